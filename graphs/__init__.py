@@ -1,0 +1,1 @@
+"""Graphs: what nodes call (effects), what people are asked (questions), what is registered."""

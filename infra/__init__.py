@@ -1,0 +1,1 @@
+"""What everything else stands on: settings, errors, Postgres, SQL, servers for development."""

@@ -1,0 +1,194 @@
+"""Every setting, in one frozen object that is read once.
+
+Sources, the first that has a value wins: environment variables `FLEET_…`, `.env`,
+`fleet.toml` (names in small letters, without the prefix), and the addresses that a
+running `fleet up` has left in its data folder. A name that is not known is an error
+that says which one was meant, since a misspelt limit is worse than none.
+"""
+
+import difflib
+import os
+import tomllib
+from decimal import Decimal
+from functools import lru_cache
+from pathlib import Path
+from typing import Annotated, Any
+
+from dotenv import dotenv_values
+from pydantic import Field, ValidationError, field_validator
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from infra.datadir import STACK_FILE, default_data_dir
+from infra.errors import SettingsError
+
+PREFIX = "FLEET_"
+TOML_FILE = "fleet.toml"
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(gt=0)]
+
+
+class Settings(BaseSettings):
+    """All settings; durations are in seconds."""
+
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
+
+    # Addresses hold passwords, so they stay out of repr().
+    postgres_url: str | None = Field(None, repr=False)
+    redis_url: str | None = Field(None, repr=False)
+    shop_url: str | None = None
+    graphs_file: Path = Path("langgraph.json")
+    data_dir: Path | None = None
+
+    approval_limit: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] = Decimal(1000)
+    queue: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")] = "fleet"
+
+    turn_timeout: Seconds = 600
+    give_up_after: Seconds = 86400
+    max_crashes: Count = 3
+    backoff_base: Seconds = 1.0
+    backoff_max: Seconds = 300.0
+    turns_per_task: Count = 20
+    wakeups_per_slot: Count = 4
+
+    sweep_interval: Seconds = 0.5
+    election_interval: Seconds = 0.25
+    redelivery_after: Seconds = 2.0
+    flush_after: Seconds = 0.1
+    pulse_interval: Seconds = 5.0
+
+    failpoints: str = ""
+    failpoint_log: Path | None = None
+    failpoint_once: Path | None = None
+
+    @field_validator("postgres_url", "redis_url", "shop_url", mode="before")
+    @classmethod
+    def _blank_is_none(cls, value: Any) -> Any:
+        return None if isinstance(value, str) and not value.strip() else value
+
+    @field_validator("redis_url")
+    @classmethod
+    def _redis_scheme(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("redis://", "rediss://", "unix://")):
+            raise ValueError("starts with redis://, rediss:// or unix://")
+        return value
+
+    @field_validator("shop_url")
+    @classmethod
+    def _http_scheme(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("http://", "https://")):
+            raise ValueError("starts with http:// or https://")
+        return value
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return (init_settings, *(_Source(settings_cls, values) for values in _read_all()))
+
+    @property
+    def data_folder(self) -> Path:
+        """The data folder of `fleet up`: the one set, or the default for this directory."""
+        return self.data_dir or default_data_dir(Path.cwd())
+
+    @property
+    def graphs_path(self) -> Path:
+        """The graphs file; the one beside our packages where this directory has none."""
+        if self.graphs_file.exists() or "graphs_file" in self.model_fields_set:
+            return self.graphs_file
+        return Path(__file__).resolve().parent.parent / self.graphs_file
+
+    def require_postgres(self) -> str:
+        """The Postgres URL, or SettingsError saying how to get one."""
+        return self.postgres_url or _missing("Postgres", "FLEET_POSTGRES_URL")
+
+    def require_redis(self) -> str:
+        """The broker's URL, or SettingsError saying how to get one."""
+        return self.redis_url or _missing("the broker", "FLEET_REDIS_URL")
+
+
+@lru_cache(maxsize=1)
+def get_settings() -> Settings:
+    """Read the settings once; `get_settings.cache_clear()` makes the next call read again.
+
+    Raises SettingsError for an unknown name, a value that cannot be used, or a file
+    that cannot be read.
+    """
+    try:
+        return Settings()
+    except ValidationError as exc:
+        first = exc.errors()[0]
+        name = _variable(str(first["loc"][0])) if first["loc"] else "A setting"
+        reason = str(first["msg"]).removeprefix("Value error, ").rstrip(".")
+        shown = "" if "_URL" in name else f" {first['input']!r}"
+        raise SettingsError(
+            f"{name} has a value{shown} that cannot be used: {reason}.", f"Correct {name}."
+        ) from None
+
+
+class _Source(PydanticBaseSettingsSource):
+    """Values that were read and checked before."""
+
+    def __init__(self, settings_cls: type[BaseSettings], values: dict[str, Any]) -> None:
+        super().__init__(settings_cls)
+        self._values = values
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        return self._values.get(field_name), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        return self._values
+
+
+def _read_all() -> list[dict[str, Any]]:
+    read = [
+        _known(_prefixed(os.environ), "environment"),
+        _known(_prefixed(dotenv_values(".env")), ".env"),
+        _known(_toml(Path(TOML_FILE)), TOML_FILE),
+    ]
+    data_dir = next((values["data_dir"] for values in read if values.get("data_dir")), None)
+    folder = Path(data_dir) if data_dir else default_data_dir(Path.cwd())
+    return [*read, _known(_toml(folder / STACK_FILE), str(folder / STACK_FILE))]
+
+
+def _prefixed(variables: Any) -> dict[str, Any]:
+    return {
+        name.removeprefix(PREFIX).lower(): value
+        for name, value in variables.items()
+        if name.startswith(PREFIX) and value is not None
+    }
+
+
+def _toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except FileNotFoundError:
+        return {}
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
+        raise SettingsError(f"{path} cannot be read: {exc}.", f"Correct {path}.") from None
+
+
+def _known(values: dict[str, Any], where: str) -> dict[str, Any]:
+    for name in values:
+        if name not in Settings.model_fields:
+            close = difflib.get_close_matches(name, Settings.model_fields, n=1)
+            show = str if where.endswith(".toml") else _variable
+            hint = f"Did you mean {show(close[0])}?" if close else "Remove it."
+            raise SettingsError(f"{show(name)} ({where}) is not a setting.", hint, name=name)
+    return values
+
+
+def _variable(name: str) -> str:
+    return PREFIX + name.upper()
+
+
+def _missing(what: str, variable: str) -> str:
+    raise SettingsError(
+        f"No address of {what} is set.", f"Run `fleet up` in this folder, or set {variable}."
+    )

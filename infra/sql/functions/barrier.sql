@@ -1,0 +1,203 @@
+-- Barrier: everything buffered since the last one, then an effect's intent, in
+-- one commit. Rows come as JSON arrays, binary values in p_blobs by position:
+--   checkpoints [ns, id, parent, checkpoint, metadata]
+--   blobs       [ns, channel, version, type, blob]
+--   writes      [ns, checkpoint_id, task_id, task_path, idx, channel, type, blob, replaces]
+--   results     [request_id, effect_key, state, type, blob, error, attempts]
+--   clock       the largest checkpoint id among them
+
+-- The fence: no write of an older epoch, ever. True when the thread is to stop.
+CREATE OR REPLACE FUNCTION fleet.fence(p_thread text, p_epoch bigint, p_clock text) RETURNS boolean
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    stop boolean;
+BEGIN
+    UPDATE fleet.threads SET progress_at = fleet.now(),
+        checkpoint_clock = greatest(checkpoint_clock, p_clock)
+    WHERE thread_id = p_thread AND epoch = p_epoch AND status = 'running'
+    RETURNING cancel_requested INTO stop;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'epoch % no longer owns thread %', p_epoch, p_thread USING ERRCODE = 'FL001';
+    END IF;
+    RETURN stop;
+END $$;
+
+CREATE OR REPLACE FUNCTION fleet.write_checkpoints(p_checkpoints text, p_rows jsonb, p_blobs bytea[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    IF p_rows ? 'blobs' THEN
+        INSERT INTO checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob)
+        SELECT p_checkpoints, r->>0, r->>1, r->>2, r->>3, p_blobs[(r->>4)::integer]
+        FROM jsonb_array_elements(p_rows->'blobs') AS r
+        ON CONFLICT DO NOTHING;
+    END IF;
+    IF p_rows ? 'checkpoints' THEN
+        INSERT INTO checkpoints (
+            thread_id, checkpoint_ns, checkpoint_id, parent_checkpoint_id, checkpoint, metadata)
+        SELECT p_checkpoints, r->>0, r->>1, r->>2, r->3, r->4
+        FROM jsonb_array_elements(p_rows->'checkpoints') AS r
+        ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id)
+        DO UPDATE SET checkpoint = EXCLUDED.checkpoint, metadata = EXCLUDED.metadata;
+    END IF;
+    IF p_rows ? 'writes' THEN
+        INSERT INTO checkpoint_writes AS w (
+            thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, blob)
+        SELECT p_checkpoints, r->>0, r->>1, r->>2, r->>3, (r->>4)::integer, r->>5, r->>6,
+            p_blobs[(r->>7)::integer]
+        FROM jsonb_array_elements(p_rows->'writes') AS r
+        WHERE NOT (r->>8)::boolean
+        ON CONFLICT DO NOTHING;
+        INSERT INTO checkpoint_writes AS w (
+            thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, blob)
+        SELECT p_checkpoints, r->>0, r->>1, r->>2, r->>3, (r->>4)::integer, r->>5, r->>6,
+            p_blobs[(r->>7)::integer]
+        FROM jsonb_array_elements(p_rows->'writes') AS r
+        WHERE (r->>8)::boolean
+        ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
+        DO UPDATE SET channel = EXCLUDED.channel, type = EXCLUDED.type, blob = EXCLUDED.blob;
+    END IF;
+END $$;
+
+-- 'forgotten': it did not happen, the same request may be sent again.
+CREATE OR REPLACE FUNCTION fleet.write_results(p_thread text, p_results jsonb, p_blobs bytea[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    r jsonb;
+BEGIN
+    FOR r IN SELECT * FROM jsonb_array_elements(p_results) LOOP
+        IF r->>2 = 'forgotten' THEN
+            DELETE FROM fleet.effects
+            WHERE thread_id = p_thread AND request_id = r->>0 AND state = 'intent';
+            DELETE FROM fleet.keyed_effects
+            WHERE effect_key = r->>1 AND request_id = r->>0 AND state = 'intent';
+            CONTINUE;
+        END IF;
+        UPDATE fleet.effects SET state = r->>2, result_type = r->>3,
+            result = p_blobs[(r->>4)::integer], error = nullif(r->5, 'null'),
+            attempts = greatest(attempts, (r->>6)::integer), finished_at = fleet.now()
+        WHERE thread_id = p_thread AND request_id = r->>0;
+        IF r->>1 IS NOT NULL THEN
+            UPDATE fleet.keyed_effects SET state = r->>2, result_type = r->>3,
+                result = p_blobs[(r->>4)::integer], error = nullif(r->5, 'null'),
+                attempts = greatest(attempts, (r->>6)::integer), finished_at = fleet.now()
+            WHERE effect_key = r->>1;
+            -- Safe before the commit: whoever takes the lock next also takes
+            -- the row FOR UPDATE, and waits there for this transaction.
+            PERFORM pg_advisory_unlock(fleet.effect_lock(r->>1));
+        END IF;
+    END LOOP;
+END $$;
+
+CREATE OR REPLACE FUNCTION fleet.write_rows(
+    p_thread text, p_checkpoints text, p_rows jsonb, p_blobs bytea[]) RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    PERFORM fleet.write_checkpoints(p_checkpoints, p_rows, p_blobs);
+    IF p_rows ? 'results' THEN
+        PERFORM fleet.write_results(p_thread, p_rows->'results', p_blobs);
+    END IF;
+END $$;
+
+-- What stood in the ledger before an intent, and the intent itself unless the
+-- effect is finished already or another session is at the same business effect.
+DROP TYPE IF EXISTS fleet.recorded CASCADE;
+CREATE TYPE fleet.recorded AS (
+    stop        boolean,   -- the thread is cancelled: nothing was recorded, nothing may be sent
+    state       text,      -- new | intent | done | failed | unstorable | busy
+    attempts    integer,
+    args_hash   text,
+    result_type text,
+    result      bytea,
+    error       jsonb,
+    age         float8,
+    first_age   float8
+);
+
+CREATE OR REPLACE FUNCTION fleet.intend_keyed(p_thread text, i jsonb) RETURNS fleet.recorded
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    r fleet.recorded;
+    k fleet.keyed_effects;
+BEGIN
+    IF NOT pg_try_advisory_lock(fleet.effect_lock(i->>'effect_key')) THEN
+        r.state := 'busy';
+        RETURN r;
+    END IF;
+    SELECT * INTO k FROM fleet.keyed_effects WHERE effect_key = i->>'effect_key' FOR UPDATE;
+    IF NOT FOUND THEN
+        INSERT INTO fleet.keyed_effects (effect_key, request_id, thread_id, name, state, args_hash,
+            attempts, first_started_at, started_at)
+        VALUES (i->>'effect_key', i->>'request_id', p_thread, i->>'name', 'intent', i->>'args_hash',
+            1, fleet.now(), fleet.now());
+        RETURN NULL;
+    END IF;
+    r.state := k.state; r.attempts := k.attempts; r.args_hash := k.args_hash;
+    r.result_type := k.result_type; r.result := k.result; r.error := k.error;
+    r.age := extract(epoch FROM fleet.now() - k.started_at);
+    r.first_age := extract(epoch FROM fleet.now() - k.first_started_at);
+    IF k.state <> 'intent' THEN
+        PERFORM pg_advisory_unlock(fleet.effect_lock(i->>'effect_key'));
+    END IF;
+    RETURN r;
+END $$;
+
+CREATE OR REPLACE FUNCTION fleet.intend(
+    p_thread text, p_epoch bigint, p_generation integer, p_seq bigint, i jsonb) RETURNS fleet.recorded
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    r fleet.recorded;
+    e fleet.effects;
+BEGIN
+    IF i->>'effect_key' IS NOT NULL THEN
+        r := fleet.intend_keyed(p_thread, i);
+        IF r.state = 'busy' THEN
+            RETURN r;
+        END IF;
+    END IF;
+    SELECT * INTO e FROM fleet.effects WHERE thread_id = p_thread AND request_id = i->>'request_id';
+    IF NOT FOUND THEN
+        INSERT INTO fleet.effects (thread_id, request_id, generation, seq, name, policy, state,
+            effect_key, args_hash, result_type, result, error, attempts, epoch, first_started_at,
+            started_at, finished_at)
+        VALUES (p_thread, i->>'request_id', p_generation, p_seq, i->>'name', i->>'policy',
+            coalesce(r.state, 'intent'), i->>'effect_key', coalesce(r.args_hash, i->>'args_hash'),
+            r.result_type, r.result, r.error, coalesce(r.attempts, 1), p_epoch,
+            fleet.now() - coalesce(r.first_age, 0) * interval '1 s',
+            fleet.now() - coalesce(r.age, 0) * interval '1 s',
+            CASE WHEN coalesce(r.state, 'intent') <> 'intent' THEN fleet.now() END);
+        IF r.state IS NULL THEN
+            r.state := 'new'; r.attempts := 1; r.args_hash := i->>'args_hash';
+            r.age := 0; r.first_age := 0;
+        END IF;
+        RETURN r;
+    END IF;
+    IF r.state IS NULL THEN
+        r.state := e.state; r.attempts := e.attempts; r.args_hash := e.args_hash;
+        r.result_type := e.result_type; r.result := e.result; r.error := e.error;
+        r.age := extract(epoch FROM fleet.now() - e.started_at);
+        r.first_age := extract(epoch FROM fleet.now() - e.first_started_at);
+    ELSIF e.state = 'intent' AND r.state <> 'intent' THEN
+        UPDATE fleet.effects SET state = r.state, result_type = r.result_type, result = r.result,
+            error = r.error, finished_at = fleet.now()
+        WHERE thread_id = p_thread AND request_id = e.request_id;
+    END IF;
+    RETURN r;
+END $$;
+
+CREATE OR REPLACE FUNCTION fleet.barrier(
+    p_thread text, p_checkpoints text, p_epoch bigint, p_generation integer, p_seq bigint,
+    p_rows jsonb, p_blobs bytea[], p_intent jsonb) RETURNS fleet.recorded
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    r    fleet.recorded;
+    stop boolean := fleet.fence(p_thread, p_epoch, p_rows->>'clock');
+BEGIN
+    PERFORM fleet.write_rows(p_thread, p_checkpoints, p_rows, p_blobs);
+    IF p_intent IS NOT NULL AND NOT stop THEN
+        r := fleet.intend(p_thread, p_epoch, p_generation, p_seq, p_intent);
+    END IF;
+    r.stop := stop;
+    RETURN r;
+END $$;

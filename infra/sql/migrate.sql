@@ -1,0 +1,25 @@
+-- name: migrate_lock
+SELECT pg_advisory_lock(hashtextextended('fleet.migrate', 3));
+
+-- name: migrate_schema
+CREATE SCHEMA IF NOT EXISTS fleet;
+
+-- name: migrate_book
+CREATE TABLE IF NOT EXISTS fleet.migrations (
+    name text PRIMARY KEY, hash text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now());
+
+-- name: migrated_at_all
+SELECT to_regclass('fleet.migrations') IS NOT NULL;
+
+-- name: migrations_applied
+SELECT name, hash FROM fleet.migrations;
+
+-- name: record_migration
+INSERT INTO fleet.migrations (name, hash) VALUES (%(name)s, %(hash)s)
+ON CONFLICT (name) DO UPDATE SET hash = EXCLUDED.hash, applied_at = now();
+
+-- name: register_graph
+INSERT INTO fleet.graphs AS g (graph, queue, input_schema, registered_at)
+VALUES (%(graph)s, %(queue)s, %(input_schema)s, fleet.now())
+ON CONFLICT (graph) DO UPDATE SET queue = EXCLUDED.queue, input_schema = EXCLUDED.input_schema
+WHERE (g.queue, g.input_schema) IS DISTINCT FROM (EXCLUDED.queue, EXCLUDED.input_schema);

@@ -1,0 +1,77 @@
+-- name: orphans
+-- Claimed messages whose thread lock nobody holds: their worker is gone.
+SELECT m.thread_id, m.queue
+FROM fleet.messages m
+WHERE m.status = 'claimed' AND NOT EXISTS (
+    SELECT FROM pg_locks l
+    WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+      AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+      AND ((l.classid::bigint << 32) | l.objid::bigint) = fleet.thread_lock(m.thread_id))
+LIMIT 500;
+
+-- name: overdue
+-- Heads of line that have been due for a while.
+SELECT m.thread_id, m.queue
+FROM fleet.messages m
+WHERE m.status = 'pending' AND m.available_at < fleet.now() - %(after)s * interval '1 s'
+  AND (m.kind IN ('resolve', 'amend') OR NOT EXISTS (
+      SELECT FROM fleet.messages e
+      WHERE e.thread_id = m.thread_id AND e.seq < m.seq
+        AND e.status IN ('pending', 'claimed', 'in_doubt', 'dead')))
+ORDER BY m.available_at
+LIMIT 500;
+
+-- name: due_now
+-- Due for the first time since the last tick: a retry whose delay has run out.
+SELECT m.thread_id, m.queue
+FROM fleet.messages m
+WHERE m.status = 'pending' AND m.available_at > m.accepted_at
+  AND m.available_at BETWEEN fleet.now() - interval '2 s' AND fleet.now()
+LIMIT 500;
+
+-- name: wake_limits
+SELECT queue, fleet.wake_limit(queue) FROM unnest(%(queues)s::text[]) AS queue;
+
+-- name: stuck
+-- Turns without progress; ending their backend ends lock and writes at once.
+SELECT t.thread_id, t.backend_pid, pg_terminate_backend(t.backend_pid)
+FROM fleet.threads t
+WHERE t.status = 'running' AND t.progress_at < fleet.now() - %(after)s * interval '1 s'
+  AND EXISTS (
+    SELECT FROM pg_locks l
+    WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND l.pid = t.backend_pid
+      AND ((l.classid::bigint << 32) | l.objid::bigint) = fleet.thread_lock(t.thread_id));
+
+-- name: lead
+SELECT pg_try_advisory_lock(hashtextextended('fleet.sweeper', 3));
+
+-- name: leader
+-- The leader's backend and how long ago it last said anything.
+SELECT l.pid, extract(epoch FROM clock_timestamp() - a.state_change)::float8
+FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+  AND ((l.classid::bigint << 32) | l.objid::bigint) = hashtextextended('fleet.sweeper', 3);
+
+-- name: terminate
+SELECT pg_terminate_backend(%(pid)s);
+
+-- name: heartbeat
+INSERT INTO fleet.workers (worker, queues, slots, wakeups, pool, started_at, seen_at, draining)
+VALUES (%(worker)s, %(queues)s, %(slots)s, %(wakeups)s, %(pool)s, fleet.now(), fleet.now(), %(draining)s)
+ON CONFLICT (worker) DO UPDATE SET seen_at = fleet.now(), draining = EXCLUDED.draining;
+
+-- name: goodbye
+DELETE FROM fleet.workers
+WHERE worker = %(worker)s OR seen_at < fleet.now() - interval '1 day';
+
+-- name: reject_wakeup
+INSERT INTO fleet.rejected_wakeups (at, reason, body) VALUES (fleet.now(), %(reason)s, left(%(body)s, 4000));
+
+-- name: next_due
+SELECT m.thread_id FROM fleet.messages m
+WHERE m.queue = %(queue)s AND m.status = 'pending' AND m.available_at <= fleet.now()
+ORDER BY m.priority DESC, m.tenant, m.available_at LIMIT 1;
+
+-- name: queue_of
+SELECT queue FROM fleet.messages
+WHERE thread_id = %(thread_id)s AND status = 'pending' ORDER BY seq LIMIT 1;

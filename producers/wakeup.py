@@ -1,0 +1,136 @@
+"""The wake-up: a Celery task message, written to the broker without Celery.
+
+"Thread X has mail": task `fleet.turns`, args [thread_id]. It says nothing that must not
+be lost. The client and the workers publish it with the same Lua script: one round trip
+counts what the queue holds already and pushes only below the limit.
+
+The envelope is Celery's message protocol 2 as kombu's Redis transport stores it
+(https://docs.celeryq.dev/en/stable/internals/protocol.html#version-2; kombu 5.7
+transport/virtual/base.py `Channel.prepare_message`). The exchange is the nameless one,
+whose routing key is the queue: kombu needs no binding to put such a message back.
+A test has a stock worker take it.
+"""
+
+import base64
+import json
+import os
+import socket
+import uuid
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import redis
+from redis.backoff import NoBackoff
+from redis.exceptions import NoScriptError, RedisError
+from redis.exceptions import ConnectionError as BrokerGone
+from redis.retry import Retry
+
+TASK = "fleet.turns"
+VERSION = 1
+#: Seconds to reach the broker, and to wait for its reply.
+TIMEOUT = 1.0
+
+# KEYS: queues. ARGV: a limit and a message for each. Gives how many were pushed.
+_PUSH = """
+local pushed = 0
+for i, queue in ipairs(KEYS) do
+    if redis.call('LLEN', queue) < tonumber(ARGV[2 * i - 1]) then
+        redis.call('LPUSH', queue, ARGV[2 * i])
+        pushed = pushed + 1
+    end
+end
+return pushed
+"""
+
+
+class Wake(NamedTuple):
+    """One wake-up to publish; `wake_limit` as the receipt of fleet.accept says."""
+
+    queue: str
+    thread_id: str
+    wake_limit: int
+
+
+def broker(url: str, *, timeout: float = TIMEOUT) -> "redis.Redis":
+    """A client that gives up on a hung broker after `timeout`, and on a dropped
+    connection after a second try (a wake-up sent twice does no harm).
+    """
+    return redis.Redis.from_url(
+        url,
+        socket_timeout=timeout,
+        socket_connect_timeout=timeout,
+        socket_keepalive=True,
+        health_check_interval=0,
+        retry=Retry(NoBackoff(), 1, supported_errors=(BrokerGone,)),
+        client_name="threadfleet-wakeup",
+    )
+
+
+def message(queue: str, thread_id: str) -> str:
+    """The envelope, as it lies in the queue's list."""
+    task_id = str(uuid.uuid4())
+    kwargs = {"v": VERSION}
+    embed = {"callbacks": None, "errbacks": None, "chain": None, "chord": None}
+    body = json.dumps([[thread_id], kwargs, embed], separators=(",", ":"))
+    envelope: dict[str, Any] = {
+        "body": base64.b64encode(body.encode()).decode(),
+        "content-encoding": "utf-8",
+        "content-type": "application/json",
+        "headers": {
+            "lang": "py",
+            "task": TASK,
+            "id": task_id,
+            "root_id": task_id,
+            "parent_id": None,
+            "group": None,
+            "shadow": None,
+            "eta": None,
+            "expires": None,
+            "retries": 0,
+            "timelimit": [None, None],
+            "argsrepr": f"({thread_id!r},)",
+            "kwargsrepr": repr(kwargs),
+            "origin": f"{os.getpid()}@{socket.gethostname()}",
+            "ignore_result": False,
+        },
+        "properties": {
+            "correlation_id": task_id,
+            "reply_to": "",
+            "delivery_mode": 2,
+            "delivery_info": {"exchange": "", "routing_key": queue},
+            "priority": 0,
+            "body_encoding": "base64",
+            "delivery_tag": str(uuid.uuid4()),
+        },
+    }
+    return json.dumps(envelope, separators=(",", ":"))
+
+
+def push(client: "redis.Redis", wakes: Sequence[Wake]) -> int:
+    """Publish in one round trip; how many the queues took. Raises redis' RedisError."""
+    if not wakes:
+        return 0
+    keys = [wake.queue for wake in wakes]
+    args: list[Any] = []
+    for wake in wakes:
+        args += [wake.wake_limit, message(wake.queue, wake.thread_id)]
+    try:
+        return int(client.evalsha(_SHA, len(keys), *keys, *args))
+    except NoScriptError:
+        return int(client.eval(_PUSH, len(keys), *keys, *args))
+
+
+def publish(client: "redis.Redis", queue: str, thread_id: str, wake_limit: int) -> bool:
+    """True when the queue holds this wake-up, or enough of them; False when the broker
+    could not be reached, which means "unknown" and is no error: the sweeper sees to it.
+    """
+    return publish_many(client, [Wake(queue, thread_id, wake_limit)])
+
+
+def publish_many(client: "redis.Redis", wakes: Sequence[Wake]) -> bool:
+    """As publish, for several in one round trip."""
+    try:
+        push(client, wakes)
+    except RedisError:
+        return False
+    return True

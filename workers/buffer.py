@@ -1,0 +1,98 @@
+"""The write buffer of a turn: checkpoint rows and effect results not committed yet.
+
+Rows are kept in the order and shape that ``fleet.barrier`` takes (infra/sql/functions).
+Values are serialized when they are put in: a node may change an object afterwards.
+"""
+
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from graphs.ledger import Result
+
+#: (type, bytes) as LangGraph's serializer gives them.
+Typed = tuple[str, bytes | None]
+
+
+@dataclass(slots=True)
+class Write:
+    """One row of checkpoint_writes. ``replaces``: a newer one takes an older one's place."""
+
+    task_path: str
+    channel: str
+    value: Typed
+    replaces: bool
+
+
+@dataclass(slots=True)
+class WriteBuffer:
+    """What the next barrier commits. Not thread safe: the claim's lock guards it."""
+
+    checkpoints: dict[tuple[str, str], tuple[str | None, Any, Any]] = field(default_factory=dict)
+    blobs: dict[tuple[str, str, str], Typed] = field(default_factory=dict)
+    writes: dict[tuple[str, str, str, int], Write] = field(default_factory=dict)
+    results: dict[str, Result] = field(default_factory=dict)
+    since: float | None = None
+
+    def touch(self) -> None:
+        """Note that something is waiting, from now on if nothing was."""
+        if self.since is None:
+            self.since = time.monotonic()
+
+    def age(self) -> float:
+        """Seconds since the oldest entry was put in; 0.0 when empty."""
+        return 0.0 if self.since is None else time.monotonic() - self.since
+
+    def add_write(self, key: tuple[str, str, str, int], write: Write) -> None:
+        """Merge by task and index, as the table does."""
+        if write.replaces or key not in self.writes:
+            self.writes[key] = write
+        self.touch()
+
+    def clear(self) -> None:
+        """Forget everything: it is committed, or never will be."""
+        self.checkpoints.clear()
+        self.blobs.clear()
+        self.writes.clear()
+        self.results.clear()
+        self.since = None
+
+    def render(self) -> tuple[dict[str, Any], list[bytes | None]]:
+        """(rows, binary values) for the SQL functions; positions count from 1."""
+        values: list[bytes | None] = []
+
+        def place(value: bytes | None) -> int:
+            values.append(value)
+            return len(values)
+
+        rows: dict[str, Any] = {}
+        if self.blobs:
+            rows["blobs"] = [
+                [ns, channel, version, kind, place(value)]
+                for (ns, channel, version), (kind, value) in self.blobs.items()
+            ]
+        if self.checkpoints:
+            rows["checkpoints"] = [
+                [ns, id_, parent, checkpoint, metadata]
+                for (ns, id_), (parent, checkpoint, metadata) in self.checkpoints.items()
+            ]
+            rows["clock"] = max(id_ for _, id_ in self.checkpoints)
+        if self.writes:
+            rows["writes"] = [
+                [ns, id_, task, w.task_path, idx, w.channel, w.value[0], place(w.value[1]), w.replaces]
+                for (ns, id_, task, idx), w in self.writes.items()
+            ]
+        if self.results:
+            rows["results"] = [
+                [
+                    r.request_id,
+                    r.effect_key,
+                    r.state,
+                    r.result[0] if r.result else None,
+                    place(r.result[1]) if r.result else None,
+                    r.error,
+                    r.attempts,
+                ]
+                for r in self.results.values()
+            ]
+        return rows, values

@@ -1,0 +1,282 @@
+"""The claim: the right to write one thread, and the only way to write it.
+
+Session advisory lock, row lock and epoch are taken by one SQL function; the object here
+stands for them. Lock and writes share one connection on purpose: losing it loses both.
+A failed barrier poisons the claim, and a closed one refuses everything, so a node's
+left-over thread can write nothing.
+"""
+
+import threading
+import time
+from dataclasses import dataclass
+from typing import Any, LiteralString, TypeVar
+
+import psycopg
+from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
+
+from graphs.control import Cancelled, ClaimLost, Control
+from graphs.ledger import Intent, Recorded, Result
+from infra.failpoints import failpoint
+from workers.buffer import WriteBuffer
+
+T = TypeVar("T")
+
+_CLAIM: LiteralString = "SELECT * FROM fleet.claim(%s, %s, %s)"
+_CLAIM_NEXT: LiteralString = "SELECT * FROM fleet.claim_next(%s, %s, %s, %s)"
+_BARRIER: LiteralString = "SELECT * FROM fleet.barrier(%s, %s, %s, %s, %s, %b, %b, %b)"
+_FINISH: LiteralString = "SELECT * FROM fleet.finish(%s, %s, %s, %s, %b, %b, %b, %b)"
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A row of ``fleet.claimed``; the fields after ``result`` are null unless it is 'claimed'."""
+
+    result: str
+    thread_id: str
+    tenant: str
+    graph: str
+    key: str
+    generation: int
+    epoch: int
+    fingerprint: dict[str, Any] | None
+    checkpoint_clock: str | None
+    seq: int
+    message_id: str
+    kind: str
+    payload: dict[str, Any]
+    crashes: int
+    failures: int
+    failing_for: float | None
+    checkpoint: dict[str, Any] | None
+    checkpoint_id: str | None
+    parent_checkpoint_id: str | None
+    metadata: dict[str, Any] | None
+    channel_values: list[list[bytes]] | None
+    pending_writes: list[list[bytes]] | None
+
+    @property
+    def checkpoint_thread(self) -> str:
+        """LangGraph's thread_id."""
+        return f"{self.thread_id}#{self.generation}" if self.generation > 1 else self.thread_id
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    stop: bool
+    state: str | None
+    attempts: int | None
+    args_hash: str | None
+    result_type: str | None
+    result: bytes | None
+    error: dict[str, Any] | None
+    age: float | None
+    first_age: float | None
+
+
+def claim(conn: psycopg.Connection[Any], thread_id: str, owner: str, max_crashes: int) -> Claimed:
+    """Claim the thread by name, or say why not in ``result``."""
+    return _fetch(conn, Claimed, _CLAIM, (thread_id, owner, max_crashes))
+
+
+def claim_next(
+    conn: psycopg.Connection[Any], queue: str, tenant: str, owner: str, max_crashes: int
+) -> Claimed:
+    """Claim the next due mail of the queue, a tenant after ``tenant`` first."""
+    return _fetch(conn, Claimed, _CLAIM_NEXT, (queue, tenant, owner, max_crashes))
+
+
+def _fetch(conn: psycopg.Connection[Any], kind: type[T], query: LiteralString, args: Any) -> T:
+    with conn.cursor(binary=True, row_factory=class_row(kind)) as cur:
+        row = cur.execute(query, args, prepare=True).fetchone()
+    assert row is not None
+    return row
+
+
+class WriteRefused(Control):
+    """Postgres refused the turn's rows themselves (not the connection, not the epoch)."""
+
+    def __init__(self, error: psycopg.Error) -> None:
+        super().__init__(f"Postgres refused the turn's rows: {str(error).strip()}")
+        # Classes 53 to 58: resources, limits, an operator's intervention, the system.
+        self.transient = (error.sqlstate or "")[:2] in ("40", "53", "54", "55", "57", "58")
+
+
+class StateUnstorable(Control):
+    """A value of the thread's state can't be serialized."""
+
+    def __init__(self, thread_id: str, reason: BaseException) -> None:
+        super().__init__(f"the state of {thread_id} can't be stored: {reason}")
+
+
+class Claim:
+    """One claim, from ``fleet.claim`` to ``fleet.finish``. Implements graphs.ledger.Turn."""
+
+    def __init__(self, conn: psycopg.Connection[Any], claimed: Claimed) -> None:
+        self.conn = conn
+        self.claimed = claimed
+        self.buffer = WriteBuffer()
+        self.lock = threading.RLock()
+        self.stop_requested = False
+        self._closed = False
+        self._poison: BaseException | None = None
+        self._confirmed = time.monotonic()
+        self.thread_id = claimed.thread_id
+        self.generation = claimed.generation
+        self.tenant = claimed.tenant
+        self.graph = claimed.graph
+        self.key = claimed.key
+        self.message_seq = claimed.seq
+
+    # What graphs may ask of a claim
+
+    def intend(self, intent: Intent) -> Recorded:
+        """Commit what is buffered and the intent. Raises ClaimLost, Cancelled."""
+        reply = self._barrier(intent)
+        if reply.stop:
+            raise Cancelled(f"thread {self.thread_id} was cancelled before {intent.name} was called")
+        assert reply.state is not None
+        return Recorded(
+            state=reply.state,  # type: ignore[arg-type]
+            attempts=reply.attempts or 0,
+            args_hash=reply.args_hash,
+            result=(reply.result_type, reply.result)
+            if reply.result_type is not None and reply.result is not None
+            else None,
+            error=reply.error,
+            age=reply.age or 0.0,
+            first_age=reply.first_age or 0.0,
+        )
+
+    def note(self, result: Result) -> None:
+        """Buffer an effect's result for the next barrier."""
+        with self.lock:
+            self.require_open()
+            self.buffer.results[result.request_id] = result
+            self.buffer.touch()
+
+    def flush(self) -> None:
+        """Barrier now, if anything is buffered."""
+        with self.lock:
+            self.require_open()
+            if self.buffer.since is not None:
+                self._barrier(None)
+
+    def check(self) -> None:
+        """Ask Postgres whether the claim is still ours. Raises ClaimLost."""
+        self._barrier(None)
+
+    def pulse(self) -> None:
+        """Say something on the connection, so that both ends notice when it is dead."""
+        with self.lock:
+            self.require_open()
+            try:
+                self.conn.execute("SELECT 1")
+            except psycopg.Error as exc:
+                self._poison = ClaimLost(str(exc).strip() or type(exc).__name__)
+                raise self._poison from exc
+
+    def last_barrier_age(self) -> float:
+        """Seconds since Postgres last confirmed the claim."""
+        return time.monotonic() - self._confirmed
+
+    # Closing
+
+    def require_open(self) -> None:
+        """Raise ClaimLost unless the claim may still write."""
+        if isinstance(self._poison, Control):
+            raise self._poison
+        if self._poison is not None:
+            raise StateUnstorable(self.thread_id, self._poison)
+        if self._closed:
+            raise ClaimLost(f"the turn of {self.thread_id} that started this has ended")
+
+    def poison(self, reason: Exception) -> None:
+        """Something of this turn can't be stored: nothing more may be sent or written."""
+        with self.lock:
+            if self._poison is None:
+                self._poison = reason
+
+    def close(self) -> None:
+        """Refuse everything from now on and drop what is buffered."""
+        with self.lock:
+            self._closed = True
+            self.buffer.clear()
+
+    @property
+    def lost(self) -> bool:
+        """Whether the connection or the epoch is gone: nothing can be written any more."""
+        return isinstance(self._poison, ClaimLost)
+
+    def finish(self, end: dict[str, Any], following: dict[str, Any] | None) -> Claimed:
+        """Commit the end of the turn, unlock, and claim what comes next.
+
+        A poisoned claim ends without the rows that were refused. Raises ClaimLost.
+        """
+        with self.lock:
+            if self.lost:
+                self.require_open()
+            if self._poison is not None:
+                self.buffer.clear()
+                self._poison = None
+            self.require_open()
+            rows, values = self.buffer.render()
+            c = self.claimed
+            failpoint("turn.before_commit")
+            reply = self._execute(
+                Claimed,
+                _FINISH,
+                (
+                    c.thread_id,
+                    c.checkpoint_thread,
+                    c.epoch,
+                    c.generation,
+                    Jsonb(rows),
+                    values,
+                    Jsonb(end),
+                    None if following is None else Jsonb(following),
+                ),
+            )
+            self.close()
+            failpoint("turn.after_commit")
+            return reply
+
+    # Inside
+
+    def _barrier(self, intent: Intent | None) -> _Reply:
+        with self.lock:
+            self.require_open()
+            rows, values = self.buffer.render()
+            c = self.claimed
+            body = None
+            if intent is not None:
+                body = Jsonb({name: getattr(intent, name) for name in Intent.__slots__})
+            reply = self._execute(
+                _Reply,
+                _BARRIER,
+                (
+                    c.thread_id,
+                    c.checkpoint_thread,
+                    c.epoch,
+                    c.generation,
+                    c.seq,
+                    Jsonb(rows),
+                    values,
+                    body,
+                ),
+            )
+            self.buffer.clear()
+            self.stop_requested = self.stop_requested or reply.stop
+            return reply
+
+    def _execute(self, kind: type[T], query: LiteralString, args: Any) -> T:
+        try:
+            row = _fetch(self.conn, kind, query, args)
+        except psycopg.Error as exc:
+            if self.conn.closed or exc.sqlstate == "FL001":
+                self._poison = ClaimLost(str(exc).strip() or type(exc).__name__)
+            else:
+                self._poison = WriteRefused(exc)
+            raise self._poison from exc
+        self._confirmed = time.monotonic()
+        return row

@@ -1,0 +1,77 @@
+"""Drain: serve the thread that a wake-up names, then whatever mail is due.
+
+A wake-up that found its thread busy is never lost: the holder looks for more mail of that
+thread in the transaction that ends its turn, and before a task returns, the queue's due
+mail is taken straight from Postgres. So under load the broker's cost is paid once for
+many turns.
+"""
+
+import logging
+from typing import Any
+
+from infra.sql import query
+from producers.wakeup import publish
+from workers import shutdown
+from workers.broker import broker
+from workers.claim import Claimed
+from workers.outcomes import Kind
+from workers.slot import Slot
+from workers.turn import Turn
+
+log = logging.getLogger("fleet.drain")
+
+
+def drain(slot: Slot, thread_id: str) -> list[dict[str, Any]]:
+    """Run turns until no mail is due or ``turns_per_task`` are done.
+
+    Gives ``{"thread_id", "seq", "epoch", "outcome"}`` of each, in order: the task's return
+    value, which Flower shows.
+    """
+    done: list[dict[str, Any]] = []
+    claimed = slot.claim(thread_id)
+    if claimed.result != "claimed":
+        claimed = slot.claim_next()
+    while claimed.result == "claimed":
+        following = _serve(slot, claimed, done)
+        if len(done) >= slot.settings.turns_per_task or shutdown.requested():
+            break
+        # The last look comes after the last commit: mail that came in between is seen.
+        claimed = following or slot.claim_next()
+    _hand_over(slot, done)
+    return done
+
+
+def _serve(slot: Slot, claimed: Claimed, done: list[dict[str, Any]]) -> Claimed | None:
+    slot.tenant = claimed.tenant
+    turn = Turn(slot, claimed)
+    last = len(done) + 1 >= slot.settings.turns_per_task or shutdown.requested()
+    following = turn.run(None if last else slot.following())
+    done.append(
+        {
+            "thread_id": claimed.thread_id,
+            "seq": claimed.seq,
+            "epoch": claimed.epoch,
+            "outcome": str(turn.outcome.kind),
+        }
+    )
+    log.info(
+        "turn of %s: message %s, epoch %s, %s",
+        claimed.thread_id,
+        claimed.message_id,
+        claimed.epoch,
+        turn.outcome.kind,
+    )
+    return following
+
+
+def _hand_over(slot: Slot, done: list[dict[str, Any]]) -> None:
+    """Wake somebody else when this task stops with mail left."""
+    if not done or (done[-1]["outcome"] == Kind.LOST):
+        return
+    if len(done) < slot.settings.turns_per_task and not shutdown.requested():
+        return
+    row = slot.connection().execute(
+        query("next_due"), {"queue": slot.queue}
+    ).fetchone()
+    if row is not None:
+        publish(broker(), slot.queue, row[0], None)

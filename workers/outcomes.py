@@ -1,0 +1,93 @@
+"""How a turn can end: a closed set, and what each end means for the mailbox.
+
+Pure: :func:`end` turns an outcome into what ``fleet.finish`` writes; nothing here touches
+a service. The three counts stay apart: clean releases are free, transient failures back
+off and are given up by time, crashes are counted by the claim and taken back here.
+"""
+
+import random
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Kind(StrEnum):
+    """The closed set of outcomes."""
+
+    DONE = "done"
+    WAITING = "waiting"
+    IN_DOUBT = "in_doubt"
+    RETRY = "retry"
+    RELEASED = "released"
+    DEAD = "dead"
+    INCOMPATIBLE = "incompatible"
+    CANCELLED = "cancelled"
+    DRAINED = "drained"
+    LOST = "lost"
+
+
+#: (status of the message, status of the thread) after each outcome that writes an end.
+_STATUSES = {
+    Kind.DONE: ("done", "done"),
+    Kind.WAITING: ("done", "waiting"),
+    Kind.IN_DOUBT: ("in_doubt", "in_doubt"),
+    Kind.RETRY: ("pending", "idle"),
+    Kind.RELEASED: ("pending", "idle"),
+    Kind.DEAD: ("dead", "failed"),
+    Kind.INCOMPATIBLE: ("pending", "incompatible"),
+    Kind.CANCELLED: ("pending", "idle"),
+    Kind.DRAINED: ("pending", "idle"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One end of a turn.
+
+    delay: seconds until the message is due again; None for RETRY means backoff.
+    questions: rows of ``fleet.ask``. resumes: the message held up before goes on.
+    """
+
+    kind: Kind
+    error: str | None = None
+    delay: float | None = None
+    questions: tuple[dict[str, Any], ...] = ()
+    fingerprint: dict[str, Any] | None = None
+    resumes: bool = False
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+def backoff(failures: int, base: float, ceiling: float, rng: random.Random) -> float:
+    """Full jitter: uniform between 0 and min(ceiling, base * 2**failures), in seconds."""
+    return rng.uniform(0, min(ceiling, base * 2 ** min(failures, 32)))
+
+
+def give_up(outcome: Outcome, failing_for: float | None, after: float) -> Outcome:
+    """A transient failure that has lasted ``after`` seconds is dead."""
+    if outcome.kind is not Kind.RETRY or failing_for is None or failing_for < after:
+        return outcome
+    return Outcome(
+        Kind.DEAD, error=f"given up after {failing_for / 3600:.1f} h of failures; last: {outcome.error}"
+    )
+
+
+def end(outcome: Outcome, seq: int, delay: float) -> dict[str, Any]:
+    """What ``fleet.finish`` is to write for message ``seq``, due again after ``delay`` seconds."""
+    message, thread = _STATUSES[outcome.kind]
+    written: dict[str, Any] = {
+        "seq": seq,
+        "message": message,
+        "thread": thread,
+        "error": outcome.error,
+        "delay": delay,
+        "failed": outcome.kind is Kind.RETRY,
+        "crashed": False,
+    }
+    if outcome.kind in (Kind.DONE, Kind.WAITING):
+        written["questions"] = list(outcome.questions)
+    if outcome.fingerprint is not None:
+        written["fingerprint"] = outcome.fingerprint
+    if outcome.resumes:
+        written["resumes"] = True
+        written["thread"] = "idle"
+    return written

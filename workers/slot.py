@@ -1,0 +1,90 @@
+"""A worker slot: one process of the prefork pool, or one thread of the threads pool.
+
+It owns one Postgres connection (claim, lock and every write of its turns), an event loop
+for async graphs, and what is costly to make. Everything is opened lazily, after the fork.
+"""
+
+import asyncio
+import logging
+import os
+import random
+import socket
+import threading
+from collections.abc import Coroutine
+from typing import Any
+
+import orjson
+import psycopg
+from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
+from psycopg.types.json import set_json_dumps, set_json_loads
+
+from graphs.registry import Registry
+from infra.failpoints import failpoint
+from infra.postgres import connect
+from infra.settings import Settings
+from workers import inline
+from workers.claim import Claimed, claim, claim_next
+from workers.keeper import Keeper
+
+log = logging.getLogger("fleet.slot")
+
+
+class Slot:
+    """Serves one turn at a time. Not shared between threads, but for its keeper."""
+
+    def __init__(self, settings: Settings, registry: Registry, queue: str) -> None:
+        self.settings = settings
+        self.registry = registry
+        self.queue = queue
+        self.owner = f"{socket.gethostname()}:{os.getpid()}:{threading.get_ident()}"
+        self.serde = JsonPlusSerializer()
+        self.durability = inline.install()
+        self.keeper = Keeper(settings)
+        self.rng = random.Random()
+        self.tenant = ""
+        self._conn: psycopg.Connection[Any] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def connection(self) -> psycopg.Connection[Any]:
+        """The slot's session; opened anew when the last one was lost, never inside a turn."""
+        if self._conn is None or self._conn.closed:
+            self._conn = connect(self.settings.require_postgres(), f"fleet-slot {self.owner}"[:63])
+            # Claims, barriers and ends are JSON both ways; ours is all JSON-safe by then.
+            set_json_dumps(orjson.dumps, self._conn)
+            set_json_loads(orjson.loads, self._conn)
+        return self._conn
+
+    def claim(self, thread_id: str) -> Claimed:
+        """Claim by name. A dead idle connection is replaced once: nothing was begun on it."""
+        try:
+            return self._claim(thread_id)
+        except psycopg.OperationalError:
+            if self._conn is not None and not self._conn.closed:
+                raise
+            return self._claim(thread_id)
+
+    def _claim(self, thread_id: str) -> Claimed:
+        found = claim(self.connection(), thread_id, self.owner, self.settings.max_crashes)
+        failpoint("claim.after_commit")
+        return found
+
+    def claim_next(self) -> Claimed:
+        """Claim the queue's next due mail, or say 'empty' in ``result``."""
+        return claim_next(
+            self.connection(), self.queue, self.tenant, self.owner, self.settings.max_crashes
+        )
+
+    def following(self) -> dict[str, Any]:
+        """What ``fleet.finish`` needs to claim again in the same round trip."""
+        return {
+            "owner": self.owner,
+            "max_crashes": self.settings.max_crashes,
+            "queue": self.queue,
+            "tenant": self.tenant,
+        }
+
+    def run_async(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run on the slot's one event loop, in the calling thread's context."""
+        if self._loop is None:
+            self._loop = asyncio.new_event_loop()
+        return self._loop.run_until_complete(work)

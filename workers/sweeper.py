@@ -1,0 +1,217 @@
+"""The sweeper: one thread in each worker's parent process, one leader among them.
+
+The leader finds turns whose worker is gone, mail that nobody was woken for, and turns
+that hang. It writes no thread: it only publishes wake-ups (and ends hung backends), so a
+wrong guess costs a look, never a guarantee.
+"""
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import psycopg
+import redis
+
+from infra.errors import FleetError
+from infra.failpoints import failpoint
+from infra.postgres import connect
+from infra.settings import Settings
+from infra.sql import query
+from producers.wakeup import publish
+from workers.broker import broker
+
+log = logging.getLogger("fleet.sweeper")
+
+#: A leader that has said nothing for this long is replaced.
+_STALE_LEADER = 5.0
+_HEARTBEAT = 10.0
+_LONGEST_PAUSE = 60.0
+
+
+@dataclass
+class Calls:
+    """When each thread was last woken, and how long to wait before doing it again.
+
+    Growing intervals, so that a long backlog is not woken again and again.
+    """
+
+    first: float
+    due: dict[str, tuple[float, float]] = field(default_factory=dict)
+
+    def allowed(self, thread_id: str, now: float) -> bool:
+        """Whether to wake the thread now; notes it and doubles its interval if so."""
+        at, pause = self.due.get(thread_id, (now, self.first))
+        if now < at:
+            return False
+        self.due[thread_id] = (now + pause, min(pause * 2, _LONGEST_PAUSE))
+        return True
+
+    def keep(self, threads: set[str]) -> None:
+        """Forget the threads that need no waking any more."""
+        self.due = {t: v for t, v in self.due.items() if t in threads}
+
+
+class Sweeper(threading.Thread):
+    """Leader or candidate; :meth:`kick` makes it look for orphans at once in either role."""
+
+    def __init__(
+        self, settings: Settings, worker: str, queues: list[str], slots: int, pool: str
+    ) -> None:
+        super().__init__(name="fleet-sweeper", daemon=True)
+        self._settings = settings
+        self._me = {
+            "worker": worker,
+            "queues": queues,
+            "slots": slots,
+            "wakeups": slots * settings.wakeups_per_slot,
+            "pool": pool,
+            "draining": False,
+        }
+        self._conn: psycopg.Connection[Any] | None = None
+        self._leads = False
+        self._kicked = threading.Event()
+        self._stop_requested = threading.Event()
+        self._orphans = Calls(1.0)
+        self._overdue = Calls(settings.redelivery_after)
+        self._due = Calls(settings.redelivery_after)
+        self._beat = 0.0
+        os.register_at_fork(after_in_child=self._forget_connection)
+
+    # What the rest of the worker calls
+
+    def kick(self) -> None:
+        """A child was lost: look for its turn now."""
+        self._kicked.set()
+
+    def draining(self) -> None:
+        """Say in the workers' table that this one stops."""
+        self._me["draining"] = True
+        self._beat = 0.0
+        self._kicked.set()
+
+    def stop(self) -> None:
+        """Give up the lead and say goodbye; returns when that is done (at most 2 s)."""
+        self._stop_requested.set()
+        self._kicked.set()
+        self.join(2)
+
+    # The thread
+
+    def run(self) -> None:
+        while not self._stop_requested.is_set():
+            try:
+                self._round()
+            except (psycopg.Error, FleetError, redis.RedisError) as exc:
+                log.warning("sweep failed: %s", str(exc).strip())
+                self._drop()
+                self._stop_requested.wait(self._settings.sweep_interval)
+        with contextlib.suppress(psycopg.Error, FleetError):
+            self._run("goodbye", self._me)
+        self._drop()
+
+    def _round(self) -> None:
+        conn = self._connection()
+        if time.monotonic() - self._beat > _HEARTBEAT:
+            self._run("heartbeat", self._me)
+            self._beat = time.monotonic()
+        if not self._leads:
+            self._leads = bool(self._run("lead")[0][0])
+            if self._leads:
+                conn.execute("LISTEN fleet_mail")
+                log.info("this worker leads the sweep")
+            elif self._kicked.is_set():
+                self._kicked.clear()
+                self.wake_orphans()
+            else:
+                self._watch_leader()
+        if self._leads:
+            self._kicked.clear()
+            self.tick()
+            self._listen(conn)
+        else:
+            self._kicked.wait(self._settings.election_interval)
+
+    def tick(self) -> dict[str, int]:
+        """One sweep: counts of what was found."""
+        return {
+            "orphans": self.wake_orphans(),
+            "overdue": self._wake(
+                self._run("overdue", {"after": self._settings.redelivery_after}), self._overdue
+            ),
+            "due": self._wake(self._run("due_now"), self._due),
+            "stuck": len(self._run("stuck", {"after": self._settings.turn_timeout})),
+        }
+
+    def wake_orphans(self) -> int:
+        """Wake somebody for each claimed message whose lock nobody holds."""
+        found = self._run("orphans")
+        now = time.monotonic()
+        self._orphans.keep({t for t, _ in found})
+        for thread_id, queue in found:
+            if self._orphans.allowed(thread_id, now):
+                failpoint("sweep.before_wake")
+                publish(broker(), queue, thread_id, None)
+                failpoint("sweep.after_wake")
+                log.warning("thread %s lost its worker: woken", thread_id)
+        return len(found)
+
+    def _wake(self, found: list[Any], calls: Calls) -> int:
+        """Wake for due mail, while the queue holds fewer wake-ups than slots can use."""
+        now = time.monotonic()
+        calls.keep({t for t, _ in found})
+        limits = dict(self._run("wake_limits", {"queues": [*{q for _, q in found}]}))
+        full: set[str] = set()
+        for thread_id, queue in found:
+            if queue not in full and calls.allowed(thread_id, now):
+                if not publish(broker(), queue, thread_id, limits[queue]):
+                    full.add(queue)
+        return len(found)
+
+    def _listen(self, conn: psycopg.Connection[Any]) -> None:
+        """Wait for the next tick, or for mail accepted inside a producer's own transaction."""
+        deadline = time.monotonic() + self._settings.sweep_interval
+        while (left := deadline - time.monotonic()) > 0 and not self._kicked.is_set():
+            threads = {n.payload for n in conn.notifies(timeout=min(left, 0.05), stop_after=1)}
+            for thread_id in threads:
+                for queue in self._run("queue_of", {"thread_id": thread_id}):
+                    publish(broker(), queue[0], thread_id, None)
+
+    def _watch_leader(self) -> None:
+        for pid, silent in self._run("leader"):
+            if silent > _STALE_LEADER:
+                log.warning("the sweep's leader has been silent for %.1f s: replaced", silent)
+                self._run("terminate", {"pid": pid})
+
+    # The connection
+
+    def _connection(self) -> psycopg.Connection[Any]:
+        if self._conn is None or self._conn.closed:
+            self._leads = False
+            self._conn = connect(
+                self._settings.require_postgres(), f"fleet-sweeper {self._me['worker']}"[:63]
+            )
+        return self._conn
+
+    def _run(self, name: str, args: dict[str, Any] | None = None) -> list[Any]:
+        cursor = self._connection().execute(query(name), args)
+        return cursor.fetchall() if cursor.description else []
+
+    def _drop(self) -> None:
+        self._leads = False
+        if self._conn is not None:
+            self._conn.close()
+            self._conn = None
+
+    def _forget_connection(self) -> None:
+        """In a forked child: let go of the parent's socket without a word to the server.
+
+        A child that kept it open would keep the lead of a parent that was killed.
+        """
+        if self._conn is not None and not self._conn.closed:
+            null = os.open(os.devnull, os.O_RDWR)
+            os.dup2(null, self._conn.fileno())
+            os.close(null)

@@ -1,0 +1,126 @@
+"""The one Celery task, and the worker's life around it.
+
+The parent process loads the registry before the fork and keeps the sweeper; a slot is made
+lazily by the process or thread that serves.
+"""
+
+import contextlib
+import logging
+import sys
+import threading
+from typing import Any
+
+import psycopg
+from celery import Task, signals
+from celery.exceptions import WorkerLostError
+from celery.worker.request import Request
+
+from graphs.registry import Registry
+from infra.errors import FleetError
+from infra.migrate import register_graphs, require_migrated
+from infra.postgres import connect, refuse_transaction_pooler
+from infra.settings import get_settings
+from workers import shutdown
+from workers.app import app
+from workers.drain import drain
+from workers.slot import Slot
+from workers.sweeper import Sweeper
+
+log = logging.getLogger("fleet.tasks")
+
+_registry: Registry | None = None
+_sweeper: Sweeper | None = None
+_slots = threading.local()
+
+
+class TurnsRequest(Request):  # type: ignore[misc]
+    """Celery's request in the parent; a lost child is looked after at once."""
+
+    def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
+        if isinstance(exc_info.exception, WorkerLostError) and _sweeper is not None:
+            _sweeper.kick()
+        return super().on_failure(exc_info, send_failed_event, return_ok)
+
+
+class TurnsTask(Task):  # type: ignore[misc]
+    """The task's class: it only names the request class above."""
+
+    Request = TurnsRequest
+
+
+@app.task(name="fleet.turns", base=TurnsTask)  # type: ignore[untyped-decorator]
+def turns(thread_id: str, v: int = 1) -> list[dict[str, Any]]:
+    """Serve the thread that the wake-up names, then other due mail.
+
+    Returns what was done, ``[{"thread_id", "seq", "epoch", "outcome"}]``.
+    """
+    try:
+        return drain(_slot(), thread_id)
+    except (psycopg.OperationalError, FleetError) as exc:
+        # The mail is safe in Postgres; the sweeper wakes somebody when it is back.
+        log.error("no turn of %s for now: %s", thread_id, str(exc).strip())
+        return []
+
+
+def registry() -> Registry:
+    """The graphs of this worker, loaded once, before the fork."""
+    global _registry
+    if _registry is None:
+        _registry = Registry.load(get_settings().graphs_file)
+    return _registry
+
+
+def _slot() -> Slot:
+    slot: Slot | None = getattr(_slots, "slot", None)
+    if slot is None:
+        settings = get_settings()
+        slot = _slots.slot = Slot(settings, registry(), settings.queue)
+    return slot
+
+
+@signals.worker_init.connect
+def _check(**_: Any) -> None:
+    """Refuse to start where the guarantees would not hold; make the graphs known."""
+    try:
+        url = get_settings().require_postgres()
+        refuse_transaction_pooler(url)
+        with contextlib.closing(connect(url, "fleet-check")) as conn:
+            require_migrated(conn)
+            register_graphs(conn, registry().described())
+    except FleetError as exc:
+        sys.exit(f"error: {exc}")
+
+
+@signals.worker_ready.connect
+def _start_sweeper(sender: Any = None, **_: Any) -> None:
+    global _sweeper
+    queues = [q.name for q in sender.controller.app.amqp.queues.consume_from.values()]
+    pool = sender.controller.pool
+    _sweeper = Sweeper(
+        get_settings(),
+        worker=sender.hostname,
+        queues=queues,
+        slots=int(sender.controller.concurrency),
+        pool=type(pool).__module__.rsplit(".", 1)[-1],
+    )
+    _sweeper.start()
+
+
+@signals.worker_process_init.connect
+def _warm_up(**_: Any) -> None:
+    """Open the child's connection before its first turn, if Postgres is there."""
+    with contextlib.suppress(FleetError):
+        _slot().connection()
+
+
+@signals.worker_shutting_down.connect
+def _stop_slots(**_: Any) -> None:
+    shutdown.request()
+    if _sweeper is not None:
+        _sweeper.draining()
+
+
+@signals.worker_shutdown.connect
+def _stop_sweeper(**_: Any) -> None:
+    if _sweeper is not None:
+        _sweeper.stop()

@@ -1,0 +1,264 @@
+"""A turn: the work of one message, as one record that goes through named steps.
+
+``look`` (what is to be run) → ``drive`` (run the graph) → ``judge`` (what came of it) →
+``finish`` (one transaction). Whatever happens in between becomes one of the outcomes of
+workers.outcomes; nothing else decides.
+"""
+
+import logging
+from typing import Any
+from uuid import NAMESPACE_URL, UUID, uuid5
+
+from langgraph.checkpoint.base import id as checkpoint_ids
+from langgraph.errors import GraphDrained
+from langgraph.runtime import RunControl
+from langgraph.types import Command, PregelTask, StateSnapshot
+
+from graphs.control import Cancelled, ClaimLost, Control, InDoubt, RetryLater
+from graphs.ledger import Ledger, Result, current_turn
+from graphs.questions import questions_of
+from graphs.registry import RegisteredGraph
+from infra.errors import FleetError
+from infra.failpoints import failpoint
+from workers import failures
+from workers.claim import Claim, Claimed, StateUnstorable, WriteRefused
+from workers.outcomes import Kind, Outcome, backoff, end, give_up
+from workers.saver import FleetSaver
+from workers.slot import Slot
+
+log = logging.getLogger("fleet.turn")
+
+_BRANCH = "branch:to:"
+
+
+def run_id(message_id: str, thread_id: str) -> str:
+    """LangGraph's run of a message: the same at each attempt, so that a begun turn goes on."""
+    return str(uuid5(NAMESPACE_URL, f"{thread_id}\n{message_id}"))
+
+
+class Turn:
+    """One attempt at one message, from its claim to its end."""
+
+    def __init__(self, slot: Slot, claimed: Claimed) -> None:
+        self.slot = slot
+        self.claimed = claimed
+        self.claim = Claim(slot.connection(), claimed)
+        self.run_id = run_id(claimed.message_id, claimed.checkpoint_thread)
+        self.control = RunControl()
+        self.saver = FleetSaver(self.claim, slot.serde, self.control)
+        self.outcome = Outcome(Kind.LOST, "not run")
+
+    def run(self, following: dict[str, Any] | None) -> Claimed | None:
+        """Run the steps and commit the end; give the next claim, or None.
+
+        ``following``: as ``fleet.finish`` takes it, None to stop after this turn.
+        """
+        failpoint("claim.after_lock")
+        _lift_clock(self.claimed)
+        try:
+            with self.slot.keeper.watching(self.claim, self._flushes()):
+                self.outcome = self._attempt()
+            return self._finish(following)
+        except ClaimLost as lost:
+            self.outcome = Outcome(Kind.LOST, str(lost))
+            log.warning("turn of %s lost: %s", self.claimed.thread_id, lost)
+            return None
+        finally:
+            self.claim.close()
+
+    # The steps
+
+    def _attempt(self) -> Outcome:
+        if self.claimed.kind == "resolve":
+            return self._resolve()
+        try:
+            graph = self.slot.registry.get(self.claimed.graph)
+        except FleetError as exc:
+            return Outcome(Kind.INCOMPATIBLE, str(exc), delay=self.slot.settings.backoff_max)
+        if gone := self._missing_nodes(graph):
+            return Outcome(
+                Kind.INCOMPATIBLE,
+                f"graph {self.claimed.graph} no longer has node(s) {', '.join(gone)} at which "
+                "this thread stands",
+                delay=self.slot.settings.backoff_max,
+            )
+        ledger = Ledger(self.claim)
+        token = current_turn.set(ledger)
+        try:
+            step = self._look(graph)
+            if step is not _NOTHING:
+                self._drive(graph, step)
+            return self._judge(graph)
+        except (ClaimLost, Control, GraphDrained, SystemExit, Exception) as exc:
+            return self._caught(exc)
+        finally:
+            ledger.close()
+            current_turn.reset(token)
+
+    def _look(self, graph: RegisteredGraph) -> Any:
+        """What LangGraph is to be given: input, None (go on), a Command, or nothing."""
+        c = self.claimed
+        head = self.saver.heads[""]
+        begun = head is not None and head.metadata.get("run_id") == self.run_id
+        if c.kind in ("start", "input") and not begun:
+            return c.payload
+        state = self._state(graph)
+        if not state.tasks:
+            return _NOTHING
+        unfinished = self._unfinished(state)
+        if c.kind == "answer":
+            question = c.payload["question_id"]
+            if question in {i.id for t in unfinished for i in t.interrupts}:
+                return Command(resume={question: c.payload["value"]})
+            if graph.has_breakpoints and not begun:
+                at_question = head is not None and question == head.checkpoint_id
+                return None if at_question else _NOTHING
+        if unfinished and all(t.interrupts for t in unfinished):
+            return _NOTHING
+        return None
+
+    def _drive(self, graph: RegisteredGraph, step: Any) -> None:
+        c = self.claimed
+        config: Any = {
+            "configurable": {
+                "thread_id": c.checkpoint_thread,
+                "run_id": self.run_id,
+                "fleet_graph": c.graph,
+                "fleet_key": c.key,
+                "fleet_tenant": c.tenant,
+                "__pregel_checkpointer": self.saver,
+                "__pregel_strict_resume": True,
+            }
+        }
+        if graph.is_async:
+            self.slot.run_async(
+                graph.graph.ainvoke(
+                    step, config, stream_mode="updates", durability="sync", control=self.control
+                )
+            )
+        else:
+            graph.graph.invoke(
+                step,
+                config,
+                stream_mode="updates",
+                durability=self.slot.durability,
+                control=self.control,
+            )
+
+    def _judge(self, graph: RegisteredGraph) -> Outcome:
+        """Done or waiting; decided from the tasks, never from ``next`` alone."""
+        if not self.saver.interrupted() and not graph.has_breakpoints:
+            return Outcome(Kind.DONE, fingerprint=graph.fingerprint(()))
+        state = self._state(graph)
+        pending = tuple(t.name for t in self._unfinished(state))
+        if not pending:
+            return Outcome(Kind.DONE, fingerprint=graph.fingerprint(()))
+        failpoint("turn.at_interrupt")
+        questions = tuple(q.row() for q in questions_of(state))
+        return Outcome(Kind.WAITING, questions=questions, fingerprint=graph.fingerprint(pending))
+
+    def _resolve(self) -> Outcome:
+        """A person has said what became of a parked effect."""
+        p = self.claimed.payload
+        happened = bool(p["happened"])
+        self.claim.note(
+            Result(
+                request_id=p["request_id"],
+                state="done" if happened else "forgotten",
+                result=self.slot.serde.dumps_typed(p.get("result")) if happened else None,
+                error=None,
+                attempts=0,
+                effect_key=p.get("effect_key"),
+            )
+        )
+        return Outcome(Kind.DONE, resumes=True)
+
+    def _caught(self, exc: BaseException) -> Outcome:
+        """What an exception out of the graph means."""
+        match exc:
+            case ClaimLost():
+                raise exc
+            case Cancelled():
+                return Outcome(Kind.CANCELLED, str(exc), delay=0.0)
+            case InDoubt():
+                return Outcome(Kind.IN_DOUBT, str(exc))
+            case RetryLater(counted=False):
+                return Outcome(Kind.RELEASED, str(exc), delay=exc.delay)
+            case RetryLater():
+                return Outcome(Kind.RETRY, str(exc), delay=exc.delay)
+            case GraphDrained():
+                kind = Kind.CANCELLED if self.claim.stop_requested else Kind.DRAINED
+                return Outcome(kind, delay=0.0)
+            case StateUnstorable():
+                return Outcome(Kind.DEAD, str(exc))
+            case WriteRefused():
+                return Outcome(Kind.RETRY if exc.transient else Kind.DEAD, str(exc))
+            case _:
+                log.exception("thread %s failed", self.claimed.thread_id, exc_info=exc)
+                kind = Kind.RETRY if failures.transient(exc) else Kind.DEAD
+                return Outcome(kind, failures.describe(exc))
+
+    def _finish(self, following: dict[str, Any] | None) -> Claimed | None:
+        settings = self.slot.settings
+        outcome = give_up(self.outcome, self.claimed.failing_for, settings.give_up_after)
+        delay = outcome.delay
+        if delay is None:
+            delay = 0.0
+            if outcome.kind is Kind.RETRY:
+                delay = backoff(
+                    self.claimed.failures, settings.backoff_base, settings.backoff_max, self.slot.rng
+                )
+        self.outcome = outcome
+        reply = self.claim.finish(end(outcome, self.claimed.seq, delay), following)
+        return reply if reply.result == "claimed" else None
+
+    # Looking things up
+
+    def _state(self, graph: RegisteredGraph) -> StateSnapshot:
+        config: Any = {
+            "configurable": {
+                "thread_id": self.claimed.checkpoint_thread,
+                "__pregel_checkpointer": self.saver,
+            }
+        }
+        return graph.graph.get_state(config)
+
+    def _unfinished(self, state: StateSnapshot) -> list[PregelTask]:
+        """Tasks without an output write; a task's result alone can be None when it is done."""
+        finished = self.saver.finished_tasks()
+        return [t for t in state.tasks if t.id not in finished]
+
+    def _missing_nodes(self, graph: RegisteredGraph) -> list[str]:
+        """Nodes at which the thread stands and which the graph no longer has."""
+        pending = set((self.claimed.fingerprint or {}).get("pending", ()))
+        head = self.saver.heads[""]
+        if head is not None:
+            for channel, value in head.checkpoint["channel_values"].items():
+                if channel.startswith(_BRANCH) and value is not False:
+                    pending.add(channel.removeprefix(_BRANCH))
+        return sorted(pending - set(graph.graph.nodes))
+
+    def _flushes(self) -> bool:
+        """Static breakpoints: a checkpoint and the stop after it must commit together."""
+        try:
+            return not self.slot.registry.get(self.claimed.graph).has_breakpoints
+        except FleetError:
+            return False
+
+
+class _Nothing:
+    """Nothing is left to run."""
+
+
+_NOTHING = _Nothing()
+
+
+def _lift_clock(claimed: Claimed) -> None:
+    """Let new checkpoint ids sort after the thread's: they are wall-clock uuid6, "latest" is
+    the largest, and this host's clock may be behind that of the host before."""
+    newest = max(filter(None, (claimed.checkpoint_clock, claimed.checkpoint_id)), default=None)
+    if newest is None:
+        return
+    stamp = checkpoint_ids.UUID(str(UUID(newest))).time
+    if stamp > (checkpoint_ids._last_v6_timestamp or 0):
+        checkpoint_ids._last_v6_timestamp = stamp
