@@ -54,7 +54,8 @@ def connect(url: str, application_name: str, **kwargs: Any) -> psycopg.Connectio
     if conn.info.server_version < MINIMUM_VERSION:
         conn.close()
         raise PostgresUnavailable(
-            f"Postgres {conn.info.server_version // 10000} is too old.", "Use PostgreSQL 14 or later."
+            f"Postgres {conn.info.server_version // 10000} is too old.",
+            "Use PostgreSQL 14 or later.",
         )
     return conn
 

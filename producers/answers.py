@@ -86,7 +86,9 @@ def _approval(payload: Any, value: Any) -> Any:
             f"the answer decides on {len(decisions)}.",
             "Give one decision per action, in the same order.",
         )
-    checked = [_check(decision, action) for decision, action in zip(decisions, actions, strict=True)]
+    checked = [
+        _check(decision, action) for decision, action in zip(decisions, actions, strict=True)
+    ]
     return [_to_old(decision) for decision in checked] if old else {"decisions": checked}
 
 
@@ -99,7 +101,11 @@ def _decisions(value: Any, actions: Sequence[_Action]) -> list[Any]:
         if value.note is not None:
             decision["message"] = value.note
         return [dict(decision) for _ in actions]
-    if isinstance(value, dict) and set(value) == {"decisions"} and isinstance(value["decisions"], list):
+    if (
+        isinstance(value, dict)
+        and set(value) == {"decisions"}
+        and isinstance(value["decisions"], list)
+    ):
         return list(value["decisions"])
     if isinstance(value, list):
         return [_from_old(item) for item in value]
@@ -145,7 +151,10 @@ def _from_old(item: Any) -> Any:
         )
     kind, args = _FROM_OLD[item["type"]], item.get("args")
     if kind == "edit" and isinstance(args, dict):
-        return {"type": kind, "edited_action": {"name": args.get("action"), "args": args.get("args")}}
+        return {
+            "type": kind,
+            "edited_action": {"name": args.get("action"), "args": args.get("args")},
+        }
     if kind in ("reject", "respond") and args is not None:
         return {"type": kind, "message": args}
     return {"type": kind}
@@ -175,7 +184,9 @@ def _actions(payload: Any) -> list[_Action]:
         for config in payload.get("review_configs") or ()
         if isinstance(config, dict)
     }
-    names = [str(r.get("name", "")) if isinstance(r, dict) else "" for r in payload["action_requests"]]
+    names = [
+        str(r.get("name", "")) if isinstance(r, dict) else "" for r in payload["action_requests"]
+    ]
     return [_Action(name, allowed.get(name) or ("approve", "edit", "reject")) for name in names]
 
 

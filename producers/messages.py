@@ -9,9 +9,16 @@ import re
 import unicodedata
 import uuid
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, TypeAdapter
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+)
 
 from .errors import InvalidKey, InvalidPayload
 from .payloads import canonical_hash, canonical_json, checked, checked_object, shown
@@ -24,6 +31,7 @@ __all__ = [
     "OnExisting",
     "Resolve",
     "Start",
+    "built",
     "canonical_hash",
     "canonical_json",
     "checkpoint_thread_id",
@@ -253,6 +261,22 @@ class Amend(Message):
     @property
     def payload(self) -> dict[str, Any]:
         return {"values": self.values, "as_node": self.as_node}
+
+
+M = TypeVar("M", bound=Message)
+
+
+def built(model: type[M], **fields: Any) -> M:
+    """The message; what pydantic has against a field comes out as InvalidPayload."""
+    try:
+        return model(**fields)
+    except ValidationError as exc:
+        error = exc.errors(include_url=False, include_context=False)[0]
+        where = ".".join(str(part) for part in error["loc"]) or "message"
+        raise InvalidPayload(
+            f"The {where} of the {model.__name__.lower()} message is wrong: {error['msg']}.",
+            "Correct it and send again.",
+        ) from None
 
 
 def json_schema() -> dict[str, Any]:

@@ -71,10 +71,14 @@ def _plain(value: Any, path: str, depth: int) -> Any:
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            raise InvalidPayload(f"{shown(path)} is {value}, which JSON can't hold.", "Send null instead.")
+            raise InvalidPayload(
+                f"{shown(path)} is {value}, which JSON can't hold.", "Send null instead."
+            )
         return float(value)
     if depth >= MAX_DEPTH:
-        raise InvalidPayload(f"{shown(path)} is nested deeper than {MAX_DEPTH} levels.", "Flatten it.")
+        raise InvalidPayload(
+            f"{shown(path)} is nested deeper than {MAX_DEPTH} levels.", "Flatten it."
+        )
     if isinstance(value, Mapping):
         return {
             _key(key, path): _plain(item, f"{path}.{key}", depth + 1) for key, item in value.items()
@@ -89,7 +93,9 @@ def _plain(value: Any, path: str, depth: int) -> Any:
 
 def _key(key: Any, path: str) -> str:
     if not isinstance(key, str):
-        raise InvalidPayload(f"{shown(path)} has {_kind(key)} as a key.", "Keys of JSON objects are text.")
+        raise InvalidPayload(
+            f"{shown(path)} has {_kind(key)} as a key.", "Keys of JSON objects are text."
+        )
     return checked_text(key, f"a key of {path}")
 
 

@@ -12,6 +12,7 @@ A test has a stock worker take it.
 """
 
 import base64
+import hashlib
 import json
 import os
 import socket
@@ -21,14 +22,16 @@ from typing import Any, NamedTuple
 
 import redis
 from redis.backoff import NoBackoff
-from redis.exceptions import NoScriptError, RedisError
 from redis.exceptions import ConnectionError as BrokerGone
+from redis.exceptions import NoScriptError, RedisError
 from redis.retry import Retry
 
 TASK = "fleet.turns"
 VERSION = 1
 #: Seconds to reach the broker, and to wait for its reply.
 TIMEOUT = 1.0
+#: For a wake-up that is to be published however many the queue holds.
+NO_LIMIT = 2**31
 
 # KEYS: queues. ARGV: a limit and a message for each. Gives how many were pushed.
 _PUSH = """
@@ -41,6 +44,7 @@ for i, queue in ipairs(KEYS) do
 end
 return pushed
 """
+_SHA = hashlib.sha1(_PUSH.encode(), usedforsecurity=False).hexdigest()
 
 
 class Wake(NamedTuple):

@@ -1,24 +1,20 @@
-"""The process's Redis client for wake-ups: one per process, opened after the fork."""
+"""The process's client of the broker, for wake-ups: opened after the fork."""
 
 import os
 
 import redis
 
 from infra.settings import get_settings
+from producers import wakeup
 
 _clients: dict[int, redis.Redis] = {}
 
 
 def broker() -> redis.Redis:
-    """The client of this process. Calls give up after about two seconds."""
+    """The client of this process; its calls give up after about a second."""
     client = _clients.get(os.getpid())
     if client is None:
-        client = redis.Redis.from_url(
-            get_settings().require_redis(),
-            socket_timeout=2,
-            socket_connect_timeout=2,
-            health_check_interval=15,
-        )
+        client = wakeup.broker(get_settings().require_redis())
         _clients.clear()
         _clients[os.getpid()] = client
     return client

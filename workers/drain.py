@@ -10,7 +10,7 @@ import logging
 from typing import Any
 
 from infra.sql import query
-from producers.wakeup import publish
+from producers.wakeup import NO_LIMIT, Wake, publish_many
 from workers import shutdown
 from workers.broker import broker
 from workers.claim import Claimed
@@ -74,4 +74,4 @@ def _hand_over(slot: Slot, done: list[dict[str, Any]]) -> None:
         query("next_due"), {"queue": slot.queue}
     ).fetchone()
     if row is not None:
-        publish(broker(), slot.queue, row[0], None)
+        publish_many(broker(), [Wake(slot.queue, row[0], NO_LIMIT)])

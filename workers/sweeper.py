@@ -21,7 +21,7 @@ from infra.failpoints import failpoint
 from infra.postgres import connect
 from infra.settings import Settings
 from infra.sql import query
-from producers.wakeup import publish
+from producers.wakeup import NO_LIMIT, Wake, push
 from workers.broker import broker
 
 log = logging.getLogger("fleet.sweeper")
@@ -105,7 +105,11 @@ class Sweeper(threading.Thread):
         while not self._stop_requested.is_set():
             try:
                 self._round()
-            except (psycopg.Error, FleetError, redis.RedisError) as exc:
+            except redis.RedisError as exc:
+                # The lead is kept: another sweeper would find the same broker.
+                log.warning("nobody can be woken, the broker is not reachable: %s", exc)
+                self._stop_requested.wait(self._settings.sweep_interval)
+            except (psycopg.Error, FleetError) as exc:
                 log.warning("sweep failed: %s", str(exc).strip())
                 self._drop()
                 self._stop_requested.wait(self._settings.sweep_interval)
@@ -154,7 +158,7 @@ class Sweeper(threading.Thread):
         for thread_id, queue in found:
             if self._orphans.allowed(thread_id, now):
                 failpoint("sweep.before_wake")
-                publish(broker(), queue, thread_id, None)
+                push(broker(), [Wake(queue, thread_id, NO_LIMIT)])
                 failpoint("sweep.after_wake")
                 log.warning("thread %s lost its worker: woken", thread_id)
         return len(found)
@@ -167,7 +171,7 @@ class Sweeper(threading.Thread):
         full: set[str] = set()
         for thread_id, queue in found:
             if queue not in full and calls.allowed(thread_id, now):
-                if not publish(broker(), queue, thread_id, limits[queue]):
+                if not push(broker(), [Wake(queue, thread_id, limits[queue])]):
                     full.add(queue)
         return len(found)
 
@@ -178,7 +182,7 @@ class Sweeper(threading.Thread):
             threads = {n.payload for n in conn.notifies(timeout=min(left, 0.05), stop_after=1)}
             for thread_id in threads:
                 for queue in self._run("queue_of", {"thread_id": thread_id}):
-                    publish(broker(), queue[0], thread_id, None)
+                    push(broker(), [Wake(queue[0], thread_id, NO_LIMIT)])
 
     def _watch_leader(self) -> None:
         for pid, silent in self._run("leader"):

@@ -66,7 +66,7 @@ def registry() -> Registry:
     """The graphs of this worker, loaded once, before the fork."""
     global _registry
     if _registry is None:
-        _registry = Registry.load(get_settings().graphs_file)
+        _registry = Registry.load(get_settings().graphs_path)
     return _registry
 
 

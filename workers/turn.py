@@ -88,6 +88,9 @@ class Turn:
             step = self._look(graph)
             if step is not _NOTHING:
                 self._drive(graph, step)
+            if ledger.stopped is not None:
+                # A node swallowed the control error; the turn stops all the same.
+                raise ledger.stopped
             return self._judge(graph)
         except (ClaimLost, Control, GraphDrained, SystemExit, Exception) as exc:
             return self._caught(exc)

@@ -100,7 +100,8 @@ BEGIN
     END IF;
 END $$;
 
--- What stood in the ledger before an intent, and the intent itself unless the
+-- An intent {request_id, name, policy, args_hash, effect_key, again}: what stood in the
+-- ledger before it ('again': one more call begins now), and the intent itself unless the
 -- effect is finished already or another session is at the same business effect.
 DROP TYPE IF EXISTS fleet.recorded CASCADE;
 CREATE TYPE fleet.recorded AS (
@@ -139,6 +140,10 @@ BEGIN
     r.first_age := extract(epoch FROM fleet.now() - k.first_started_at);
     IF k.state <> 'intent' THEN
         PERFORM pg_advisory_unlock(fleet.effect_lock(i->>'effect_key'));
+    ELSIF (i->>'again')::boolean THEN
+        r.attempts := k.attempts + 1;
+        UPDATE fleet.keyed_effects SET attempts = r.attempts, started_at = fleet.now()
+        WHERE effect_key = k.effect_key;
     END IF;
     RETURN r;
 END $$;
@@ -178,6 +183,13 @@ BEGIN
         r.result_type := e.result_type; r.result := e.result; r.error := e.error;
         r.age := extract(epoch FROM fleet.now() - e.started_at);
         r.first_age := extract(epoch FROM fleet.now() - e.first_started_at);
+        IF e.state = 'intent' AND (i->>'again')::boolean THEN
+            r.attempts := e.attempts + 1;
+        END IF;
+    END IF;
+    IF e.state = 'intent' AND r.state = 'intent' AND (i->>'again')::boolean THEN
+        UPDATE fleet.effects SET attempts = r.attempts, started_at = fleet.now(), epoch = p_epoch
+        WHERE thread_id = p_thread AND request_id = e.request_id;
     ELSIF e.state = 'intent' AND r.state <> 'intent' THEN
         UPDATE fleet.effects SET state = r.state, result_type = r.result_type, result = r.result,
             error = r.error, finished_at = fleet.now()

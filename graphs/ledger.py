@@ -1,0 +1,301 @@
+"""The ledger: what a turn knows of its effects, and the boundary to who records them.
+
+graphs says what it needs of a turn (:class:`Turn`), workers implement it. A
+:class:`Ledger` lives as long as one attempt at one message: it numbers calls, remembers
+results that are not committed yet, refuses calls that a replay could not tell apart, and
+after :meth:`Ledger.close` lets no left-over thread send or write.
+"""
+
+import copy
+import threading
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from graphs import position, request_ids
+from graphs.control import ClaimLost, Control, RetryLater
+from graphs.errors import AmbiguousEffect, EffectOutsideTurn
+
+#: Seconds that a barrier vouches for the claim.
+FRESH = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """An effect about to be called. ``again``: should the ledger hold this intent already,
+    count one more call, started now; without it such a row is only looked at."""
+
+    request_id: str
+    name: str
+    policy: str
+    args_hash: str
+    effect_key: str | None
+    again: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What stood in the ledger before an intent.
+
+    state: ``new`` (the intent is recorded now), ``intent`` (begun before, no result),
+    ``done``, ``failed``, ``unstorable``, or ``busy`` (another session is at this key;
+    nothing was recorded). attempts: calls begun, this one included when it is new or
+    ``again``. age, first_age: seconds since the previous and the first call began, by the
+    database's clock.
+    """
+
+    state: Literal["new", "intent", "done", "failed", "unstorable", "busy"]
+    attempts: int
+    args_hash: str | None
+    result: tuple[str, bytes] | None
+    error: dict[str, Any] | None
+    age: float
+    first_age: float
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of an effect. ``forgotten``: it is known not to have happened, and the
+    intent is to be taken back."""
+
+    request_id: str
+    state: Literal["done", "failed", "unstorable", "forgotten"]
+    result: tuple[str, bytes] | None
+    error: dict[str, Any] | None
+    attempts: int
+    effect_key: str | None
+
+
+class Turn(Protocol):
+    """What the worker's claim does for effects. Called from several threads at once.
+    All but ``last_barrier_age`` raise control errors (graphs.control)."""
+
+    thread_id: str
+    generation: int
+    tenant: str
+    graph: str
+    key: str
+    message_seq: int
+
+    def intend(self, intent: Intent) -> Recorded:
+        """A barrier: commit all that is buffered, then the intent. May be called again for
+        the same request id in one turn (a further attempt)."""
+        ...
+
+    def note(self, result: Result) -> None:
+        """Buffer a result for the next barrier."""
+        ...
+
+    def flush(self) -> None:
+        """Barrier now."""
+        ...
+
+    def check(self) -> None:
+        """Ask Postgres whether the claim is still ours."""
+        ...
+
+    def last_barrier_age(self) -> float:
+        """Seconds since Postgres last confirmed the claim."""
+        ...
+
+
+@dataclass(eq=False, slots=True)
+class Call:
+    """One call of an effect, from :meth:`Ledger.enter` to :meth:`Ledger.leave`."""
+
+    name: str
+    request_id: str
+    effect_key: str | None
+    args_hash: str
+    execution: "_Execution"
+    slot: tuple[str, str | None, str | None]
+    ordinal: int
+    overlapped: bool = False
+
+
+@dataclass(slots=True)
+class _Execution:
+    """One execution of a task: its running and its counted calls by (name, label, key).
+
+    unsettled: ordinals of calls that ended without a result, by slot and arguments. A
+    node that calls such a one again means the same call, not another."""
+
+    scratchpad: Any
+    running: dict[tuple[str, str | None, str | None], Call] = field(default_factory=dict)
+    count: dict[tuple[str, str | None, str | None], int] = field(default_factory=dict)
+    unsettled: dict[tuple[Any, str], int] = field(default_factory=dict)
+
+
+class Ledger:
+    """The effects of one turn. ``stopped``: the first control error that left an effect;
+    no further effect begins after it, whatever the node made of it."""
+
+    def __init__(self, turn: Turn) -> None:
+        self.turn = turn
+        self.stopped: Control | None = None
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._executions: dict[int, _Execution] = {}
+        self._running: set[str] = set()
+        self._results: dict[str, tuple[str, Result]] = {}
+        self._places: dict[str, tuple[Any, ...]] = {}
+
+    # Calls
+
+    def enter(self, name: str, label: str | None, key: str | None, args_hash: str) -> Call:
+        """Number a call. Raises AmbiguousEffect, EffectOutsideTurn, or a control error."""
+        place = position.here()
+        self._require_own_thread(place.thread_id)
+        with self._lock:
+            self._require_going()
+            execution = self._execution(place.execution)
+            slot = (name, label, key)
+            if other := execution.running.get(slot):
+                other.overlapped = True
+                raise AmbiguousEffect(_overlap(name))
+            again = execution.unsettled.get((slot, args_hash))
+            ordinal = execution.count.get(slot, 0) if again is None else again
+            if key is None:
+                effect_key = None
+                request_id = self._number(place, name, label, ordinal)
+            else:
+                effect_key = request_ids.effect_key(self.turn.tenant, name, key)
+                request_id = request_ids.for_key(self.turn.tenant, name, key)
+            if request_id in self._running:
+                raise RetryLater(0.5, f"effect {name} ({request_id}) is still under way", False)
+            if again is None:
+                execution.count[slot] = ordinal + 1
+            call = Call(name, request_id, effect_key, args_hash, execution, slot, ordinal)
+            execution.running[slot] = call
+            self._running.add(request_id)
+            return call
+
+    def leave(self, call: Call) -> None:
+        """The call is over, whichever way."""
+        with self._lock:
+            call.execution.running.pop(call.slot, None)
+            self._running.discard(call.request_id)
+            if call.request_id in self._results:
+                call.execution.unsettled.pop((call.slot, call.args_hash), None)
+            else:
+                call.execution.unsettled[call.slot, call.args_hash] = call.ordinal
+
+    def require_alone(self, call: Call) -> None:
+        """Raise AmbiguousEffect if another call has met this one before anything was sent."""
+        if call.overlapped:
+            raise AmbiguousEffect(_overlap(call.name))
+
+    # The turn, for as long as the ledger is open
+
+    def intend(self, call: Call, policy: str, again: bool) -> Recorded:
+        """Record the intent; see :class:`Intent` for ``again``."""
+        self._require_open()
+        return self.turn.intend(
+            Intent(call.request_id, call.name, policy, call.args_hash, call.effect_key, again)
+        )
+
+    def ready(self) -> None:
+        """Raise a control error unless the call may be sent now."""
+        with self._lock:
+            self._require_going()
+        if self.turn.last_barrier_age() >= FRESH:
+            self.turn.check()
+            self._require_open()
+
+    def known(self, call: Call) -> tuple[str, Result] | None:
+        """(args_hash, result) of this turn's own memory, committed or not."""
+        with self._lock:
+            return self._results.get(call.request_id)
+
+    def record(self, call: Call, result: Result, at_once: bool) -> None:
+        """Note a result: committed ``at_once``, or at the next barrier."""
+        self._require_open()
+        self.turn.note(result)
+        if result.state != "forgotten":
+            with self._lock:
+                self._results[call.request_id] = (call.args_hash, result)
+        if at_once:
+            self.turn.flush()
+
+    def pause(self, seconds: float) -> None:
+        """Sleep; the end of the turn ends it too."""
+        if self._closed.wait(seconds):
+            self._require_open()
+
+    def stop(self, control: Control) -> None:
+        """Remember why the turn stops: a node that swallows the error changes nothing."""
+        with self._lock:
+            if self.stopped is None:
+                self.stopped = control
+
+    def close(self) -> None:
+        """The turn is over: whatever still runs may neither send nor write."""
+        self._closed.set()
+        with self._lock:
+            self._executions.clear()
+            self._places.clear()
+
+    # Inside
+
+    def _require_open(self) -> None:
+        if self._closed.is_set():
+            raise ClaimLost(
+                f"the turn of {self.turn.thread_id} that this call was part of has ended"
+            )
+
+    def _require_going(self) -> None:
+        self._require_open()
+        if self.stopped is not None:
+            raise copy.copy(self.stopped)
+
+    def _require_own_thread(self, thread_id: str | None) -> None:
+        turn = self.turn
+        own = f"{turn.thread_id}#{turn.generation}" if turn.generation > 1 else turn.thread_id
+        if thread_id != own:
+            raise EffectOutsideTurn(
+                f"an effect was called in a graph run of thread {thread_id!r} while the turn is of "
+                f"{own!r}: a graph called inside a node must not be given a thread_id of its own"
+            )
+
+    def _execution(self, scratchpad: Any) -> _Execution:
+        # By the object, not by its id alone: the entry keeps it alive.
+        return self._executions.setdefault(id(scratchpad), _Execution(scratchpad))
+
+    def _number(self, place: position.Position, name: str, label: str | None, ordinal: int) -> str:
+        if place.restarted:
+            raise AmbiguousEffect(
+                f"effect {name} is called in a subgraph with a history of its own "
+                "(checkpointer=True) that its node has called before: give it an identity "
+                "with .keyed(...)"
+            )
+        turn = self.turn
+        request_id = request_ids.for_call(
+            turn.thread_id, turn.generation, place.root, place.path, name, label, ordinal
+        )
+        before = self._places.setdefault(request_id, place.chain)
+        if _collide(before, place.chain):
+            raise AmbiguousEffect(
+                f"effect {name} is called at one place of a subgraph that runs several times in "
+                f'one node: tell the calls apart with .at("...")'
+            )
+        self._places[request_id] = place.chain
+        return request_id
+
+
+def _collide(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+    """Whether two tasks stand at one place. A task that is run again is no collision: then
+    it, or one that it runs in, is the same task in another execution."""
+    for level, (a, b) in enumerate(zip(one, other, strict=False)):
+        if a is not b:
+            return level > 0 and not position.same_task(a, b)
+    return False
+
+
+def _overlap(name: str) -> str:
+    return (
+        f"two calls of effect {name} overlap in one node, so a replay could not tell which is "
+        f'which: tell them apart with .at("...")'
+    )
+
+
+current_turn: ContextVar[Ledger | None] = ContextVar("current_turn", default=None)

@@ -1,0 +1,139 @@
+"""Questions: what an interrupted graph asks, as doors and people see it.
+
+Pure functions over a StateSnapshot. Kinds:
+
+``approve``   the payload is a HITLRequest ``{"action_requests": [{name, args, description}],
+              "review_configs": [{action_name, allowed_decisions}]}`` or its legacy list form;
+              the answer is one decision per action
+``value``     any other payload; ``response_schema`` (JSON Schema), when the graph gave one
+``continue``  a static breakpoint; only an answer that names this checkpoint passes it
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from langgraph.types import StateSnapshot
+from pydantic import TypeAdapter
+
+from graphs.values import plain
+
+Kind = Literal["approve", "value", "continue"]
+
+_APPROVED = frozenset({"approve", "approved", "accept"})
+_REJECTED = frozenset({"reject", "rejected", "ignore"})
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One open question. ``payload`` is JSON-plain; ``expires_in`` in seconds."""
+
+    question_id: str
+    kind: Kind
+    payload: Any
+    response_schema: dict[str, Any] | None = None
+    expires_in: float | None = None
+
+    def row(self) -> dict[str, Any]:
+        """As ``fleet.ask`` takes it."""
+        return {name: getattr(self, name) for name in Question.__slots__}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What a person decided, in whichever form the answer came."""
+
+    approved: bool
+    note: str | None = None
+
+
+def questions_of(state: StateSnapshot) -> list[Question]:
+    """Open questions in the order of their tasks: interrupts, else a static breakpoint."""
+    asked: dict[str, Question] = {}
+    for task in state.tasks:
+        for interrupt in task.interrupts:
+            asked.setdefault(interrupt.id, _interrupt(interrupt))
+    if asked or not state.next:
+        return [*asked.values()]
+    checkpoint_id = (state.config or {}).get("configurable", {}).get("checkpoint_id")
+    if checkpoint_id is None:
+        return []
+    return [Question(checkpoint_id, "continue", {"next": [*state.next]})]
+
+
+def _interrupt(interrupt: Any) -> Question:
+    payload = plain(interrupt.value)
+    expires_in = payload.get("expires_in") if isinstance(payload, dict) else None
+    if isinstance(expires_in, bool) or not isinstance(expires_in, int | float) or expires_in < 0:
+        expires_in = None
+    return Question(
+        interrupt.id,
+        "approve" if is_approval(payload) else "value",
+        payload,
+        _schema(getattr(interrupt, "response_schema", None)),
+        expires_in,
+    )
+
+
+def is_approval(payload: Any) -> bool:
+    """Whether a payload is a HITLRequest or the legacy list of HumanInterrupts."""
+    if isinstance(payload, Mapping):
+        return _actions(payload.get("action_requests"), "name")
+    if isinstance(payload, list) and payload:
+        requests = [p.get("action_request") for p in payload if isinstance(p, Mapping)]
+        return len(requests) == len(payload) and _actions(requests, "action")
+    return False
+
+
+def _actions(requests: Any, name: str) -> bool:
+    return (
+        isinstance(requests, list)
+        and bool(requests)
+        and all(isinstance(r, Mapping) and isinstance(r.get(name), str) for r in requests)
+    )
+
+
+def _schema(declared: Any) -> dict[str, Any] | None:
+    if declared is None:
+        return None
+    if isinstance(declared, Mapping):
+        schema: dict[str, Any] = plain(declared)
+        return schema
+    try:
+        return TypeAdapter(declared).json_schema()
+    except Exception:
+        # A type that has no JSON Schema checks nothing at the door; the node still can.
+        return None
+
+
+def normalise_decision(answer: Any) -> Decision:
+    """One decision from any form that doors accept. Raises ValueError for others.
+
+    ``{"decisions": [{"type": "approve"}]}`` (all must approve), the legacy list
+    ``[{"type": "accept"}]``, or plain ``"approved"`` / ``"rejected"``. An edit or a response
+    is no approval of what was asked.
+    """
+    if isinstance(answer, str):
+        return Decision(_verdict(answer, answer))
+    if isinstance(answer, Mapping):
+        answer = answer.get("decisions", [answer] if "type" in answer else None)
+    if not isinstance(answer, list) or not answer:
+        raise ValueError(f"{answer!r} is no decision: answer with approve or reject")
+    verdicts: list[bool] = []
+    notes: list[str] = []
+    for decision in answer:
+        if not isinstance(decision, Mapping) or not isinstance(decision.get("type"), str):
+            raise ValueError(f"{decision!r} is no decision: it has no type")
+        verdicts.append(_verdict(decision["type"], decision))
+        note = decision.get("message", decision.get("args"))
+        if isinstance(note, str) and note.strip():
+            notes.append(note.strip())
+    return Decision(all(verdicts), "; ".join(notes) or None)
+
+
+def _verdict(word: str, said: Any) -> bool:
+    if word.strip().lower() in _APPROVED:
+        return True
+    if word.strip().lower() in _REJECTED | {"response", "respond", "edit"}:
+        return False
+    raise ValueError(f"{said!r} is no decision: answer with approve or reject")

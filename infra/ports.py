@@ -1,0 +1,63 @@
+"""Loopback ports of the embedded servers.
+
+A port that was chosen freely is remembered in the data folder and taken again at the
+next start if it is still free, so that addresses once copied go on working.
+"""
+
+import contextlib
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+from infra.errors import PortTaken
+
+
+class Ports:
+    """The ports of one data folder."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._known: dict[str, int] = {}
+        with contextlib.suppress(OSError, ValueError):
+            self._known = {str(k): int(v) for k, v in json.loads(path.read_text()).items()}
+
+    def chooser(self, server: str) -> Callable[[], int]:
+        """A function that gives the port of last time if it is free, then any free ones."""
+        remembered = [self._known[server]] if server in self._known else []
+
+        def choose() -> int:
+            if remembered and is_free(port := remembered.pop()):
+                return port
+            return free_port()
+
+        return choose
+
+    def remember(self, server: str, port: int) -> None:
+        self._known[server] = port
+        self._path.write_text(json.dumps(self._known) + "\n")
+
+
+def require_free(server: str, port: int) -> None:
+    """Raise PortTaken when something listens on the port; 0 is always free."""
+    if port and not is_free(port):
+        raise PortTaken(server, port)
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on the loopback port now."""
+    with socket.socket() as sock:
+        # As servers do it: what lingers of an earlier connection does no harm.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            sock.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def free_port() -> int:
+    """A loopback port that was free a moment ago."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])

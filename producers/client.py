@@ -1,0 +1,284 @@
+"""Fleet: how a service hands work to the fleet, answers its questions and looks on.
+
+    with Fleet() as fleet:
+        receipt = fleet.submit("refund", "A1001", {"user_id": "u_42"}, message_id="order-A1001")
+        status = fleet.wait(receipt.thread_id, timeout=30)
+
+Accept first, then publish: when a call returns, the message is committed in Postgres,
+whatever becomes of the broker. Sending the same message_id and payload again is safe
+and gives the same receipt. Safe to share between threads, and across a fork.
+"""
+
+import random
+import time
+from collections.abc import Collection, Iterable, Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import psycopg
+
+from . import queries
+from .answers import fitting
+from .batches import Item, accept_all, argument, starts_of
+from .errors import AnswerRefused, WaitTimeout
+from .inputs import InputSchemas
+from .messages import (
+    Answer,
+    Input,
+    Message,
+    OnExisting,
+    Resolve,
+    Start,
+    built,
+    new_message_id,
+    split_thread_id,
+)
+from .messages import thread_id as make_thread_id
+from .refusals import receipt_of, refuse_unknown_question, refuse_unnamed, unknown_thread
+from .sessions import Sessions, translated
+from .status import SETTLED, Receipt, ThreadRow, ThreadStatus, thread_status
+from .surroundings import addresses, failpoint
+from .wakes import Wakes
+
+# Seconds between looks at a thread that is waited for.
+_FIRST_LOOK, _LAST_LOOK = 0.02, 0.25
+
+
+class Fleet:
+    """A door to the fleet.
+
+    postgres_url, redis_url: without arguments the settings (FLEET_POSTGRES_URL,
+    FLEET_REDIS_URL and, in the full package, .env, fleet.toml and what `fleet up` wrote).
+    Without a broker's address nothing is published and the fleet's sweeper is notified.
+    tenant: whose threads these are; with one, threads of others do not exist.
+    """
+
+    def __init__(
+        self, postgres_url: str | None = None, redis_url: str | None = None, tenant: str = ""
+    ) -> None:
+        postgres, redis = addresses(postgres_url, redis_url)
+        self.tenant = tenant
+        self._sessions = Sessions(postgres)
+        self._wakes = Wakes(redis) if redis else None
+        self._schemas = InputSchemas()
+
+    def submit(
+        self,
+        graph: str,
+        key: str,
+        input: Mapping[str, Any],
+        *,
+        message_id: str | None = None,
+        on_existing: OnExisting = "use_existing",
+        priority: int = 0,
+        connection: psycopg.Connection[Any] | None = None,
+    ) -> Receipt:
+        """Start the thread of `key`.
+
+        connection: accept within its present transaction, to be committed or rolled back
+        with it; the work starts after that commit. Raises UnknownGraph, InvalidKey,
+        InvalidPayload, InvalidInput, MessageConflict, ThreadExists, FleetUnavailable,
+        NotMigrated.
+        """
+        start = built(
+            Start,
+            tenant=self.tenant,
+            graph=graph,
+            key=key,
+            input=input,
+            message_id=message_id or new_message_id(),
+            on_existing=on_existing,
+            priority=priority,
+        )
+        if connection is None:
+            return self._accept(start)
+        with translated():
+            self._schemas.check(connection, start)
+            failpoint("accept.before_commit")
+            found = queries.row(connection, "accept_within", message=argument(start, notify=True))
+        return receipt_of(start, found)
+
+    def submit_many(self, items: Iterable[Item]) -> list[Receipt]:
+        """Start many, in transactions of up to 500; receipts in the order of the items.
+
+        When an item is refused nothing of the call is accepted, and the error's `index`
+        says which. (Only when somebody else sends the same message_id or key during a call
+        of more than 500 may items before it have been accepted: the hint then says so.)
+        """
+        starts = starts_of(items, self.tenant)
+        found = accept_all(self._sessions, self._schemas, starts, notify=self._wakes is None)
+        published = self._published(found)
+        receipts = [receipt_of(start, f) for start, f in zip(starts, found, strict=True)]
+        return [r.model_copy(update={"published": published}) for r in receipts]
+
+    def send(
+        self, thread_id: str, input: Mapping[str, Any], *, message_id: str | None = None
+    ) -> Receipt:
+        """More input for a thread that exists. Raises UnknownThread, QuestionOpen and as submit."""
+        return self._accept(
+            built(
+                Input,
+                **self._names(thread_id),
+                message_id=message_id or new_message_id(),
+                input=input,
+            )
+        )
+
+    def answer(
+        self,
+        thread_id: str,
+        question_id: str | None,
+        value: Any,
+        *,
+        message_id: str | None = None,
+        answered_by: str | None = None,
+    ) -> Receipt:
+        """Answer a question; without its id, the only one that is open.
+
+        value: what the question takes; an approval takes {"decisions": [...]}, "approved",
+        "rejected" or a Verdict. Raises AnswerRefused with its reason, UnknownThread.
+        """
+        names = self._names(thread_id)
+        thread = make_thread_id(**names)
+        asked = self._sessions.run(
+            lambda conn: queries.row(
+                conn, "asked", thread_id=thread, question_id=question_id, message_id=message_id
+            )
+        )
+        if asked is None:
+            raise unknown_thread(thread)
+        named = asked["named"]
+        if named is None and question_id is None:
+            refuse_unnamed(thread, asked)
+        if named is None:
+            refuse_unknown_question(thread, str(question_id), asked)
+        return self._accept(
+            built(
+                Answer,
+                **names,
+                message_id=message_id or new_message_id(),
+                question_id=named["question_id"],
+                value=_fitting(thread, named, value),
+                answered_by=answered_by,
+            )
+        )
+
+    def resolve(
+        self,
+        thread_id: str,
+        request_id: str,
+        happened: bool,
+        result: Any = None,
+        *,
+        message_id: str | None = None,
+    ) -> Receipt:
+        """Settle an effect in doubt: it happened, with this result, or it did not."""
+        return self._accept(
+            built(
+                Resolve,
+                **self._names(thread_id),
+                message_id=message_id or new_message_id(),
+                request_id=request_id,
+                happened=happened,
+                result=result,
+            )
+        )
+
+    def status(self, thread_id: str) -> ThreadStatus:
+        """All that is recorded of a thread. Raises UnknownThread."""
+        return thread_status(self._look("status", thread_id))
+
+    def threads(
+        self, status: str | None = None, graph: str | None = None, limit: int = 100
+    ) -> list[ThreadRow]:
+        """The threads changed last, newest first; of this tenant, or of all without one."""
+        found = self._sessions.run(
+            lambda conn: queries.rows(
+                conn,
+                "threads",
+                status=status,
+                graph=graph,
+                tenant=self.tenant or None,
+                limit=limit,
+            )
+        )
+        return [ThreadRow.model_validate(row) for row in found]
+
+    def wait(
+        self, thread_id: str, timeout: float, until: Collection[str] = SETTLED
+    ) -> ThreadStatus:
+        """The thread's status once it is one of `until` and no mail is being worked on.
+
+        timeout: seconds; then WaitTimeout (a TimeoutError) with the status it was in.
+        """
+        deadline = time.monotonic() + timeout
+        pause = _FIRST_LOOK
+        while True:
+            seen = self._look("settled", thread_id)
+            if seen["status"] in until and not (seen["busy"] and seen["status"] in SETTLED):
+                return self.status(thread_id)
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise WaitTimeout(
+                    f"{thread_id} is {seen['status']} after {timeout:g} s.",
+                    thread_id=thread_id,
+                    status=seen["status"],
+                    timeout=timeout,
+                )
+            # Spread out: many may wait for what one worker finishes.
+            time.sleep(min(pause * random.uniform(0.8, 1.0), left))
+            pause = min(pause * 1.5, _LAST_LOOK)
+
+    def close(self) -> None:
+        self._sessions.close()
+        if self._wakes is not None:
+            self._wakes.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _accept(self, message: Message) -> Receipt:
+        found = self._sessions.run(lambda conn: self._accept_on(conn, message))
+        failpoint("accept.after_commit")
+        receipt = receipt_of(message, found)
+        return receipt.model_copy(update={"published": self._published([found])})
+
+    def _accept_on(self, conn: psycopg.Connection[Any], message: Message) -> Any:
+        if isinstance(message, Start):
+            self._schemas.check(conn, message)
+        failpoint("accept.before_commit")
+        return queries.row(conn, "accept", message=argument(message, notify=self._wakes is None))
+
+    def _published(self, found: list[dict[str, Any]]) -> bool:
+        pending = [f for f in found if f["message_status"] == "pending"]
+        return self._wakes is not None and self._wakes.publish(pending)
+
+    def _look(self, query: str, thread_id: str) -> Any:
+        thread = make_thread_id(**self._names(thread_id))
+        found = self._sessions.run(lambda conn: queries.row(conn, query, thread_id=thread))
+        if found is None:
+            raise unknown_thread(thread)
+        return found
+
+    def _names(self, thread_id: str) -> dict[str, str]:
+        tenant, graph, key = split_thread_id(thread_id)
+        if self.tenant and tenant not in ("", self.tenant):
+            raise unknown_thread(thread_id)
+        return {"tenant": tenant or self.tenant, "graph": graph, "key": key}
+
+
+def _fitting(thread: str, question: Mapping[str, Any], value: Any) -> Any:
+    """The value in the question's form; a refusal names thread and question."""
+    try:
+        return fitting(question["kind"], question["payload"], question["response_schema"], value)
+    except AnswerRefused as refused:
+        refused.data.update(thread_id=thread, question_id=question["question_id"])
+        raise

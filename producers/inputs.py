@@ -1,0 +1,50 @@
+"""The graphs' input schemas, as registered in the fleet, kept for a minute."""
+
+import threading
+import time
+from typing import Any
+
+import psycopg
+
+from . import queries
+from .errors import InvalidInput
+from .messages import Start
+from .schemas import first_error
+
+KEPT_FOR = 60.0  # seconds
+
+
+class InputSchemas:
+    """Checks a start's input. A graph without a schema takes any, and an unknown graph is
+    fleet.accept's to refuse.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[float, Any]] = {}
+
+    def check(self, conn: psycopg.Connection[Any], start: Start) -> None:
+        """Raise InvalidInput, naming the value that does not fit."""
+        schema = self._schema(conn, start.graph)
+        if not isinstance(schema, dict):
+            return
+        if (error := first_error(schema, start.input)) is not None:
+            path, reason = error
+            raise InvalidInput(
+                f"The input does not fit graph '{start.graph}': {path}{reason}.",
+                "Correct the input and submit it again.",
+                graph=start.graph,
+                path=path.rstrip(": "),
+            )
+
+    def _schema(self, conn: psycopg.Connection[Any], graph: str) -> Any:
+        now = time.monotonic()
+        with self._lock:
+            until, schema = self._known.get(graph, (0.0, None))
+        if now < until:
+            return schema
+        schema = queries.row(conn, "input_schema", graph=graph)
+        if schema is not None:
+            with self._lock:
+                self._known[graph] = (now + KEPT_FOR, schema)
+        return schema

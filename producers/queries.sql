@@ -1,0 +1,114 @@
+-- What the doors ask of Postgres. Each gives JSON as text, so that a caller's own
+-- row factories and JSON loaders make no difference.
+
+-- The caller's transaction, with the caller's own timeouts.
+-- name: accept_within
+SELECT fleet.accept(%(message)s::jsonb)::text
+
+-- Acceptors of one thread go one after the other: another producer's open
+-- transaction must not hold us for ever.
+-- name: accept
+WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', '10s', true))
+SELECT fleet.accept(%(message)s::jsonb)::text FROM patience
+
+-- name: accept_many
+WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', '10s', true))
+SELECT fleet.accept(m)::text
+FROM patience, jsonb_array_elements(%(messages)s::jsonb) WITH ORDINALITY AS t(m, n)
+ORDER BY n
+
+-- Which of these starts would be refused, before any of several transactions commits.
+-- name: refused_starts
+SELECT json_build_object('n', n, 'thread_id', thread_id, 'status', t.status, 'outcome',
+    CASE WHEN b.message_id IS NOT NULL THEN 'conflict' ELSE 'rejected' END)::text
+FROM jsonb_to_recordset(%(messages)s::jsonb)
+    AS m(n integer, thread_id text, message_id text, payload_hash text, on_existing text)
+JOIN fleet.threads AS t USING (thread_id)
+LEFT JOIN fleet.messages AS b USING (thread_id, message_id)
+WHERE (b.message_id IS NOT NULL AND (b.payload_hash <> m.payload_hash OR b.kind <> 'start'))
+   OR (b.message_id IS NULL AND m.on_existing = 'reject')
+ORDER BY n LIMIT 1
+
+-- name: input_schema
+SELECT coalesce(input_schema, 'true')::text FROM fleet.graphs WHERE graph = %(graph)s
+
+-- What an answer meets: the named question in any state, the open ones, and the
+-- question that an earlier message of the same id answered.
+-- name: asked
+SELECT json_build_object(
+    'status', t.status,
+    'named', (
+        SELECT json_build_object('question_id', q.question_id, 'kind', q.kind,
+            'payload', q.payload, 'response_schema', q.response_schema)
+        FROM fleet.questions q
+        WHERE q.thread_id = t.thread_id AND q.question_id = coalesce(
+            %(question_id)s::text,
+            (SELECT m.payload->>'question_id' FROM fleet.messages m
+             WHERE m.thread_id = t.thread_id AND m.message_id = %(message_id)s
+               AND m.kind = 'answer'),
+            (SELECT min(o.question_id) FROM fleet.questions o
+             WHERE o.thread_id = t.thread_id AND o.status = 'open' HAVING count(*) = 1))),
+    'open', (
+        SELECT coalesce(json_agg(o.question_id ORDER BY o.asked_at, o.question_id), '[]')
+        FROM fleet.questions o WHERE o.thread_id = t.thread_id AND o.status = 'open'),
+    'latest', (
+        SELECT json_build_object('status', l.status, 'answered_by', l.answered_by,
+            'answered_at', l.answered_at, 'expired_at', l.expires_at)
+        FROM fleet.questions l WHERE l.thread_id = t.thread_id
+        ORDER BY l.asked_at DESC, l.question_id LIMIT 1))::text
+FROM fleet.threads t WHERE t.thread_id = %(thread_id)s
+
+-- Whether work is under way or due that nothing holds up: mail behind a dead or
+-- in-doubt message waits for a person, unless it is a person's word itself.
+-- name: settled
+SELECT json_build_object('status', t.status, 'busy', EXISTS (
+    SELECT FROM fleet.messages m
+    WHERE m.thread_id = t.thread_id AND m.status IN ('pending', 'claimed')
+      AND (m.restarts OR m.kind IN ('resolve', 'amend') OR (
+          t.status <> 'incompatible' AND NOT EXISTS (
+              SELECT FROM fleet.messages e
+              WHERE e.thread_id = m.thread_id AND e.seq < m.seq
+                AND e.status IN ('dead', 'in_doubt'))))))::text
+FROM fleet.threads t WHERE t.thread_id = %(thread_id)s
+
+-- name: status
+SELECT json_build_object(
+    'thread_id', t.thread_id, 'tenant', t.tenant, 'graph', t.graph, 'key', t.key,
+    'generation', t.generation, 'status', t.status, 'epoch', t.epoch, 'owner', t.owner,
+    'cancel_requested', t.cancel_requested, 'last_error', t.last_error,
+    'created_at', t.created_at, 'updated_at', t.updated_at,
+    'questions', (
+        SELECT coalesce(json_agg(json_build_object(
+            'question_id', q.question_id, 'kind', q.kind, 'payload', q.payload,
+            'response_schema', q.response_schema, 'asked_at', q.asked_at,
+            'expires_at', q.expires_at) ORDER BY q.asked_at, q.question_id), '[]')
+        FROM fleet.questions q WHERE q.thread_id = t.thread_id AND q.status = 'open'),
+    'messages', (
+        SELECT coalesce(json_agg(json_build_object(
+            'seq', m.seq, 'message_id', m.message_id, 'kind', m.kind, 'status', m.status,
+            'crashes', m.crashes, 'failures', m.failures, 'error', m.error,
+            'accepted_at', m.accepted_at, 'available_at', m.available_at,
+            'done_at', m.done_at) ORDER BY m.seq), '[]')
+        FROM fleet.messages m WHERE m.thread_id = t.thread_id),
+    'effects', (
+        SELECT coalesce(json_agg(json_build_object(
+            'request_id', e.request_id, 'name', e.name, 'state', e.state, 'policy', e.policy,
+            'attempts', e.attempts, 'generation', e.generation, 'seq', e.seq,
+            'effect_key', e.effect_key, 'error', e.error, 'result_type', e.result_type,
+            'result_base64', translate(encode(e.result, 'base64'), E'\n', ''),
+            'started_at', e.started_at, 'finished_at', e.finished_at)
+            ORDER BY e.first_started_at, e.request_id), '[]')
+        FROM fleet.effects e WHERE e.thread_id = t.thread_id))::text
+FROM fleet.threads t WHERE t.thread_id = %(thread_id)s
+
+-- name: threads
+SELECT json_build_object(
+    'thread_id', t.thread_id, 'tenant', t.tenant, 'graph', t.graph, 'key', t.key,
+    'generation', t.generation, 'status', t.status, 'last_error', t.last_error,
+    'created_at', t.created_at, 'updated_at', t.updated_at)::text
+FROM fleet.threads t
+WHERE (%(status)s::text IS NULL OR t.status = %(status)s)
+  AND (%(graph)s::text IS NULL OR t.graph = %(graph)s)
+  AND (%(tenant)s::text IS NULL OR t.tenant = %(tenant)s)
+ORDER BY t.updated_at DESC, t.thread_id
+LIMIT %(limit)s

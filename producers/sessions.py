@@ -1,0 +1,165 @@
+"""Sessions on the fleet's Postgres, shared by the threads of a producer's process.
+
+A few connections, opened when needed. One that the server closed while it was idle is
+replaced and the work repeated once: all that is done here may be done twice (messages
+by their message_id, the rest reads). What Postgres says comes out as ProducerError.
+"""
+
+import os
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import errors as pg
+from psycopg.conninfo import conninfo_to_dict
+
+from .errors import FleetUnavailable, NotConfigured, NotMigrated, ProducerError
+
+T = TypeVar("T")
+
+#: Seconds to reach a server; libpq tries each address of a host name.
+CONNECT_TIMEOUT = 5
+MAX_SESSIONS = 4
+
+_NOT_MIGRATED = (
+    pg.InvalidSchemaName,
+    pg.UndefinedTable,
+    pg.UndefinedFunction,
+    pg.UndefinedColumn,
+    pg.UndefinedObject,
+)
+_TRY_AGAIN = (pg.DeadlockDetected, pg.SerializationFailure)
+
+
+class Sessions:
+    """Run work on a session: `run(work)` calls `work(connection)`, in autocommit mode."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._closed = False
+        self._inherited: list[psycopg.Connection[Any]] = []
+        self._idle: list[psycopg.Connection[Any]] = []
+        self._start_afresh()
+        _ALL.add(self)
+
+    def _start_afresh(self) -> None:
+        # In a forked child the parent's sockets are not ours, not even to close.
+        self._inherited += self._idle
+        self._idle = []
+        self._lock = threading.Lock()
+        self._free = threading.BoundedSemaphore(MAX_SESSIONS)
+
+    def run(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
+        with self._free, translated():
+            conn, fresh = self._take()
+            try:
+                return self._attempt(conn, work)
+            except (psycopg.OperationalError, psycopg.InterfaceError) as exc:
+                if not isinstance(exc, _TRY_AGAIN) and (fresh or not conn.closed):
+                    raise
+            self._discard_idle()
+            return self._attempt(self._connect(), work)
+
+    def _attempt(
+        self, conn: psycopg.Connection[Any], work: Callable[[psycopg.Connection[Any]], T]
+    ) -> T:
+        try:
+            return work(conn)
+        finally:
+            self._give_back(conn)
+
+    def _take(self) -> tuple[psycopg.Connection[Any], bool]:
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("This Fleet is closed.")
+            if self._idle:
+                return self._idle.pop(), False
+        return self._connect(), True
+
+    def _give_back(self, conn: psycopg.Connection[Any]) -> None:
+        idle = conn.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+        with self._lock:
+            if idle and not self._closed:
+                self._idle.append(conn)
+                return
+        conn.close()
+
+    def _discard_idle(self) -> None:
+        with self._lock:
+            gone, self._idle = self._idle, []
+        for conn in gone:
+            conn.close()
+
+    def _connect(self) -> psycopg.Connection[Any]:
+        given = _parsed(self._url)
+        # No prepared statements: services often sit behind a transaction pooler.
+        return psycopg.connect(
+            self._url,
+            autocommit=True,
+            prepare_threshold=None,
+            connect_timeout=int(given.get("connect_timeout") or CONNECT_TIMEOUT),
+            application_name=str(given.get("application_name") or "fleet-client"),
+            keepalives=1,
+            keepalives_idle=5,
+            keepalives_interval=3,
+            keepalives_count=3,
+            tcp_user_timeout=15000,
+        )
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+        self._discard_idle()
+
+
+def _parsed(url: str) -> dict[str, Any]:
+    try:
+        return dict(conninfo_to_dict(url))
+    except psycopg.ProgrammingError as exc:
+        raise NotConfigured(
+            f"The Postgres address can't be read: {first_line(exc)}.",
+            "It looks like postgresql://user:password@host:5432/database.",
+        ) from exc
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """What Postgres says, as what it means to a producer."""
+    try:
+        yield
+    except _NOT_MIGRATED as exc:
+        raise NotMigrated(
+            f"The database lacks the fleet's tables or functions: {first_line(exc)}."
+        ) from exc
+    except pg.LockNotAvailable as exc:
+        raise FleetUnavailable(
+            "Another producer's open transaction holds this thread's mailbox.",
+            "Nothing was accepted; try again when that transaction has ended.",
+        ) from exc
+    except psycopg.Error as exc:
+        raise unavailable(exc) from exc
+
+
+def unavailable(exc: psycopg.Error) -> ProducerError:
+    if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError):
+        return FleetUnavailable(f"Postgres can't be reached: {first_line(exc)}.")
+    return FleetUnavailable(f"Postgres refused: {first_line(exc)}.", "Nothing was accepted.")
+
+
+def first_line(exc: BaseException) -> str:
+    lines = str(exc).strip().splitlines()
+    return (lines[0] if lines else type(exc).__name__).rstrip(".")
+
+
+_ALL: "weakref.WeakSet[Sessions]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for sessions in list(_ALL):
+        sessions._start_afresh()
+
+
+os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,121 @@
+"""What can be seen of a thread, and the receipt of a message."""
+
+import base64
+import json
+from datetime import datetime
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+ThreadState = Literal[
+    "idle", "running", "waiting", "in_doubt", "failed", "incompatible", "done", "cancelled"
+]
+#: Where a thread stays until somebody does something.
+SETTLED: frozenset[str] = frozenset(
+    {"done", "failed", "waiting", "cancelled", "in_doubt", "incompatible"}
+)
+
+
+class _Seen(BaseModel):
+    # A newer server may say more than this version knows.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Receipt(_Seen):
+    """The message is committed. `published`: a worker has been woken for it (or enough
+    wake-ups wait already); if not, it starts when the broker is back, or after the
+    commit of the caller's own transaction.
+    """
+
+    thread_id: str
+    message_id: str
+    seq: int
+    outcome: Literal["accepted", "duplicate", "existing"]
+    published: bool = False
+
+
+class Question(_Seen):
+    question_id: str
+    kind: str
+    payload: Any
+    response_schema: dict[str, Any] | None = None
+    asked_at: datetime
+    expires_at: datetime | None = None
+
+
+class MessageRow(_Seen):
+    seq: int
+    message_id: str
+    kind: str
+    status: str
+    crashes: int
+    failures: int
+    error: str | None = None
+    accepted_at: datetime
+    available_at: datetime
+    done_at: datetime | None = None
+
+
+class EffectRow(_Seen):
+    """`result` is what the thin client can read (JSON); the full package reads `stored`."""
+
+    request_id: str
+    name: str
+    state: str
+    policy: str
+    attempts: int
+    result: Any = None
+    error: dict[str, Any] | None = None
+    effect_key: str | None = None
+    generation: int
+    seq: int
+    started_at: datetime
+    finished_at: datetime | None = None
+    stored: tuple[str, bytes] | None = Field(None, exclude=True, repr=False)
+
+
+class ThreadRow(_Seen):
+    """A line of a list of threads. Times are the database's."""
+
+    thread_id: str
+    tenant: str
+    graph: str
+    key: str
+    generation: int
+    status: ThreadState
+    last_error: str | None = None
+    created_at: datetime
+    updated_at: datetime
+
+
+class ThreadStatus(ThreadRow):
+    """`question` is the oldest open one, `questions` are all that are open."""
+
+    epoch: int
+    owner: str | None = None
+    cancel_requested: bool = False
+    question: Question | None = None
+    questions: list[Question] = []
+    messages: list[MessageRow] = []
+    effects: list[EffectRow] = []
+
+
+def thread_status(found: dict[str, Any]) -> ThreadStatus:
+    """From the row of the query `status`."""
+    questions = found["questions"]
+    return ThreadStatus(
+        **{
+            **found,
+            "question": questions[0] if questions else None,
+            "effects": [_effect(effect) for effect in found["effects"]],
+        }
+    )
+
+
+def _effect(found: dict[str, Any]) -> dict[str, Any]:
+    kind, text = found["result_type"], found["result_base64"]
+    if kind is None or text is None:
+        return found
+    data = base64.b64decode(text)
+    result = json.loads(data) if kind == "json" else None
+    return {**found, "result": result, "stored": (kind, data)}

@@ -1,0 +1,52 @@
+"""What the full package adds to the thin client: its settings and its failpoints.
+
+In the wheel `threadfleet_client` there is no `infra` of ours (there may be one of
+somebody else's), so it is looked for only under our own name.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from importlib import import_module
+
+from .errors import NotConfigured
+
+_IN_FLEET = __package__ == "producers"
+
+
+def addresses(postgres_url: str | None, redis_url: str | None) -> tuple[str, str | None]:
+    """(Postgres, broker or None): as given; all from the environment when Postgres is not."""
+    if postgres_url is None:
+        found = _settings()
+        postgres_url = found("postgres_url")
+        redis_url = redis_url or found("redis_url")
+    if not postgres_url:
+        raise NotConfigured(
+            "No Postgres address is set.",
+            "Run `fleet up`, or set FLEET_POSTGRES_URL to the fleet's database.",
+        )
+    return postgres_url, redis_url or None
+
+
+def _settings() -> Callable[[str], str | None]:
+    """Our settings by name: infra's in the full package, else the environment's."""
+    if _IN_FLEET:
+        try:
+            settings = import_module("infra.settings").get_settings()
+        except ModuleNotFoundError as exc:
+            if exc.name not in ("infra", "infra.settings", "pydantic_settings"):
+                raise
+        else:
+            return lambda name: getattr(settings, name)
+    return lambda name: os.environ.get(f"FLEET_{name.upper()}")
+
+
+def failpoint(name: str) -> None:
+    """infra's failpoint, when it is there and may be armed."""
+    if not _IN_FLEET:
+        return
+    points = sys.modules.get("infra.failpoints")
+    if points is None and os.environ.get("FLEET_FAILPOINTS"):
+        points = import_module("infra.failpoints")
+    if points is not None:
+        points.failpoint(name)

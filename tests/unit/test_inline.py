@@ -1,0 +1,59 @@
+"""The contract with LangGraph that the inline saves rely on."""
+
+import operator
+import threading
+from typing import Annotated, Any, TypedDict
+
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.graph import END, START, StateGraph
+from langgraph.pregel import _executor
+
+from workers import inline
+
+
+class State(TypedDict):
+    n: Annotated[int, operator.add]
+
+
+def _graph(seen: list[str]) -> Any:
+    def node(state: State) -> State:
+        seen.append(threading.current_thread().name)
+        return {"n": 1}
+
+    builder = StateGraph(State)
+    builder.add_node("one", node)
+    builder.add_node("two", node)
+    builder.add_edge(START, "one")
+    builder.add_edge(START, "two")
+    builder.add_edge("one", END)
+    builder.add_edge("two", END)
+    return builder
+
+
+def test_the_installed_langgraph_can_be_patched() -> None:
+    """LangGraph's executor and loop have the shape that the patch was written for."""
+    assert inline.patchable()
+
+
+def test_install_twice_is_once() -> None:
+    """The patch is put in once and says that async durability is safe."""
+    assert inline.install() == inline.install() == "async"
+    assert _executor.BackgroundExecutor.submit is inline._submit
+
+
+def test_foreign_savers_keep_their_threads() -> None:
+    """Only our saver's saves run inline; nodes and other savers use LangGraph's threads."""
+    inline.install()
+    savers: list[str] = []
+
+    class Saver(InMemorySaver):
+        def put(self, *args: Any, **kwargs: Any) -> Any:
+            savers.append(threading.current_thread().name)
+            return super().put(*args, **kwargs)
+
+    seen: list[str] = []
+    graph = _graph(seen).compile(checkpointer=Saver())
+    graph.invoke({"n": 0}, {"configurable": {"thread_id": "t"}})
+    main = threading.current_thread().name
+    assert main not in savers and len(savers) >= 2
+    assert main not in seen and len(seen) == 2

@@ -1,0 +1,42 @@
+"""Celery's configuration, read when Celery first needs it, and what it owes to the design.
+
+Redis carries wake-ups only; the queue is in Postgres. So: late acks and no requeue on a
+lost worker (the sweeper takes over in a second), prefetch 1, no ETA, JSON only, no result
+backend, and a running turn is left alone when the broker drops.
+"""
+
+import sys
+
+from infra.errors import FleetError
+from infra.settings import get_settings
+
+try:
+    _settings = get_settings()
+    broker_url = _settings.require_redis()
+except FleetError as exc:
+    # Celery's own commands end up here; a mistake in the settings is the user's.
+    sys.exit(f"error: {exc}")
+
+broker_transport_options = {
+    # A second line only: takeover comes from the sweeper.
+    "visibility_timeout": 3600,
+    "unacked_restore_interval": 5,
+    "unacked_restore_throttle": 1,
+    "unacked_mutex_expire": 30,
+    "socket_timeout": 10,
+    "socket_connect_timeout": 5,
+    "socket_keepalive": True,
+    "health_check_interval": 10,
+}
+broker_channel_error_retry = True
+broker_connection_retry_on_startup = True
+broker_connection_max_retries = None
+worker_cancel_long_running_tasks_on_connection_loss = False
+task_acks_late = True
+task_ignore_result = True
+task_default_queue = _settings.queue
+worker_prefetch_multiplier = 1
+accept_content = ["json"]
+task_serializer = "json"
+event_serializer = "json"
+worker_proc_alive_timeout = 30
