@@ -26,7 +26,7 @@ class Tries:
     def __init__(self, retry: Retry) -> None:
         self._max_wait = retry.max_wait
         self._stop = stop_after_attempt(retry.attempts)
-        self._wait = wait_exponential_jitter(initial=0.5, max=retry.max_wait, jitter=1)
+        self._wait = wait_exponential_jitter(multiplier=0.5, max=retry.max_wait, jitter=1)
         self._state = RetryCallState(Retrying(), None, (), {})
 
     def wait(self, exc: Exception) -> float | None:

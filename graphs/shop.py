@@ -64,7 +64,7 @@ def get_order(order_id: str) -> Order | None:
     retrying = Retrying(
         retry=retry_if_exception(_passes),
         stop=stop_after_attempt(4),
-        wait=wait_exponential_jitter(initial=0.1, max=2, jitter=0.2),
+        wait=wait_exponential_jitter(multiplier=0.1, max=2, jitter=0.2),
         reraise=True,
     )
     try:

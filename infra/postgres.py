@@ -79,7 +79,7 @@ def refuse_transaction_pooler(url: str) -> None:
                 seen.add(_backend(first))
         if len(seen) > 1 or first.info.backend_pid not in busy:
             raise PoolerRefused(
-                "The Postgres URL goes through a transaction pooler, where session locks do not hold.",
+                "The Postgres URL goes through a transaction pooler: session locks don't hold.",
                 "Give FLEET_POSTGRES_URL the server's own address (or a pooler in session mode).",
             )
     finally:

@@ -194,7 +194,7 @@ def _added(faults: Faults, wanted: dict[str, Any]) -> dict[str, Any]:
 def _text(body: dict[str, Any], name: str) -> str:
     value = body.get(name)
     if not isinstance(value, str) or not value:
-        refuse(400, f"The body's {name} is not a string with something in it.")
+        refuse(400, f"The body's {name} is not a string, or is empty.")
     return value
 
 

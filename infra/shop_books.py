@@ -19,7 +19,6 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -38,13 +37,6 @@ class OtherBody(Exception):
     """The key is known with another body."""
 
 
-@dataclass
-class _Calls:
-    total: int = 0
-    about: Counter[str] = field(default_factory=Counter)
-    key: Counter[str] = field(default_factory=Counter)
-
-
 class Books:
     """All that the shop knows. Thread safe."""
 
@@ -58,7 +50,8 @@ class Books:
         self._acts: dict[str, list[dict[str, Any]]] = {kind: [] for kind in _ID_PREFIX}
         self._by_key: dict[tuple[str, str], dict[str, Any]] = {}
         self._in_flight: set[tuple[str, str]] = set()
-        self._calls = {target: _Calls() for target in TARGETS}
+        # How often per target and (order or user, key).
+        self._calls: dict[str, Counter[tuple[str, str]]] = {t: Counter() for t in TARGETS}
         for line in _whole_lines(path):
             self._apply(json.loads(line))
         self._file = os.open(path, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
@@ -126,24 +119,30 @@ class Books:
         return None if fact is None else _entry(fact)
 
     def summary(self, order_id: str | None = None) -> dict[str, Any]:
-        """Everything, or what concerns one order, for `GET /admin/books`."""
+        """Everything, or what concerns one order, for `GET /admin/books`.
+
+        `{"orders": {id: refunds}, "refunds": [...], "notifications": [...], "calls": {target:
+        {"total", "by_order": {id: calls}, "by_key": {request id: calls}}}}`; notifications
+        are counted by user in place of order.
+        """
         with self._lock:
             refunds = [_entry(f) for f in self._acts["refunds"]]
             notifications = [_entry(f) for f in self._acts["notifications"]]
-            calls = {
-                target: {
-                    "total": calls.total,
-                    "by_order" if target != "notifications" else "by_user": dict(calls.about),
-                    "by_key": dict(calls.key),
-                }
-                for target, calls in self._calls.items()
-            }
+            counted = [(t, *pair, n) for t, c in self._calls.items() for pair, n in c.items()]
         if order_id is not None:
             refunds = [r for r in refunds if r["order_id"] == order_id]
             notifications = [n for n in notifications if order_id in n["text"]]
-        orders = Counter(r["order_id"] for r in refunds)
+            counted = [c for c in counted if c[1] == order_id]
+        calls: dict[str, dict[str, Any]] = {
+            target: {"total": 0, "by_order": {}, "by_key": {}} for target in TARGETS
+        }
+        for target, about, key, number in counted:
+            of_target = calls[target]
+            of_target["total"] += number
+            for name, value in (("by_order", about), ("by_key", key)):
+                of_target[name][value] = of_target[name].get(value, 0) + number
         return {
-            "orders": dict(orders),
+            "orders": dict(Counter(r["order_id"] for r in refunds)),
             "refunds": refunds,
             "notifications": notifications,
             "calls": calls,
@@ -174,11 +173,7 @@ class Books:
 
     def _apply(self, fact: dict[str, Any]) -> None:
         if "call" in fact:
-            calls = self._calls[fact["call"]]
-            calls.total += 1
-            calls.about[fact["about"]] += 1
-            if fact["key"]:
-                calls.key[fact["key"]] += 1
+            self._calls[fact["call"]][fact["about"], fact["key"]] += 1
         elif "act" in fact:
             self._acts[fact["act"]].append(fact)
             self._by_key[fact["act"], fact["key"]] = fact

@@ -26,13 +26,6 @@ BEFORE = ("slow", "hang", "fail_before", "busy_429", "refuse", "drop_before", "i
 AFTER = ("fail_after", "drop_after")
 HOLD = ("hold_after",)
 
-_NUMBERS: dict[str, tuple[type, ...]] = {
-    "count": (int,),
-    "seconds": (int, float),
-    "retry_after": (int, float),
-    "status": (int,),
-}
-
 
 class BadFault(ValueError):
     """A fault that cannot be understood; the text says why."""
@@ -77,9 +70,12 @@ class Faults:
             raise BadFault(f"The target of a fault is one of {', '.join(TARGETS)}.")
         if wanted.get("mode") not in known:
             raise BadFault(f"The mode of a fault is one of {', '.join(known)}.")
-        for name, kind in _NUMBERS.items():
-            value = wanted.get(name)
-            if value is not None and (not isinstance(value, kind) or value < 0):
+        for name in ("count", "seconds", "retry_after", "status"):
+            value = wanted.get(name, 0)
+            number = isinstance(value, int) or (
+                isinstance(value, float) and name in ("seconds", "retry_after")
+            )
+            if value is not None and not (number and value >= 0):
                 raise BadFault(f"{name} is a number that is not negative.")
         if unknown := wanted.keys() - Fault.__dataclass_fields__.keys():
             raise BadFault(f"A fault has no field {min(unknown)}.")

@@ -3,13 +3,14 @@
 import threading
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
-from redis.exceptions import RedisError
-from redis.exceptions import TimeoutError as BrokerHangs
-
+from .errors import NotConfigured
 from .surroundings import failpoint
-from .wakeup import TIMEOUT, Wake, broker, push
+
+if TYPE_CHECKING:
+    from redis import Redis
 
 # At most this many wake-ups in one round trip.
 _AT_ONCE = 500
@@ -19,36 +20,64 @@ class Wakes:
     """Publishes wake-ups for accepted messages; tells whether the broker took them.
 
     A broker that hangs costs one caller a timeout; for as long again the others do not
-    try. The messages are committed: the fleet's sweeper wakes for them.
+    try. The messages are committed: the fleet's sweeper wakes for them. redis is
+    imported with the first wake-up, as who only looks on needs none.
     """
 
     def __init__(self, url: str) -> None:
-        self._client = broker(url)
+        self._url = _usable(url)
         self._lock = threading.Lock()
+        self._client: Redis | None = None
         self._quiet_until = 0.0
 
     def publish(self, accepted: Iterable[dict[str, Any]]) -> bool:
-        """`accepted`: receipts of fleet.accept whose messages are pending."""
+        """`accepted`: what fleet.accept said of messages that are pending."""
+        from redis.exceptions import RedisError
+        from redis.exceptions import TimeoutError as BrokerHangs
+
+        from .wakeup import TIMEOUT, Wake, push
+
         # One wake-up per thread: it stands for all of the thread's mail.
-        wakes = list(
-            {
-                a["thread_id"]: Wake(a["queue"], a["thread_id"], a["wake_limit"]) for a in accepted
-            }.values()
-        )
+        threads = {a["thread_id"]: a for a in accepted}
+        wakes = [Wake(a["queue"], t, a["wake_limit"]) for t, a in threads.items()]
         if time.monotonic() < self._quiet_until:
             return False
         try:
             for start in range(0, len(wakes), _AT_ONCE):
                 failpoint("publish.before")
-                push(self._client, wakes[start : start + _AT_ONCE])
+                push(self._broker(), wakes[start : start + _AT_ONCE])
                 failpoint("publish.after")
         except BrokerHangs:
-            with self._lock:
-                self._quiet_until = time.monotonic() + TIMEOUT
+            self._quiet_until = time.monotonic() + TIMEOUT
             return False
-        except RedisError:
+        except (RedisError, OSError, ValueError):
+            # Whatever is wrong with the broker, the messages are accepted.
             return False
         return True
 
+    def _broker(self) -> "Redis":
+        from .wakeup import broker
+
+        with self._lock:
+            if self._client is None:
+                self._client = broker(self._url)
+            return self._client
+
     def close(self) -> None:
-        self._client.close()
+        with self._lock:
+            if self._client is not None:
+                self._client.close()
+
+
+def _usable(url: str) -> str:
+    """Refused here, since after the accept it would be too late."""
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("redis", "rediss", "unix") and (parts.port is None or parts.port > 0)
+    except ValueError:
+        good = False
+    if not good:
+        raise NotConfigured(
+            "The broker's address can't be used.", "It looks like redis://:password@host:6379/0."
+        )
+    return url

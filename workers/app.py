@@ -12,7 +12,6 @@ app = Celery("fleet", include=["workers.tasks"])
 app.config_from_object("workers.configuration")
 
 
-@signals.celeryd_init.connect
 def _refuse_greenlets(conf: Any = None, options: Any = None, **_: Any) -> None:
     """A greenlet pool would share one slot's connection between turns."""
     pool = (options or {}).get("pool") or conf.worker_pool or "prefork"
@@ -23,3 +22,6 @@ def _refuse_greenlets(conf: Any = None, options: Any = None, **_: Any) -> None:
             f"error: the fleet can't run on the {name} pool: it does not keep one turn to one "
             "thread. Start the worker with --pool prefork (the default) or --pool threads."
         )
+
+
+signals.celeryd_init.connect(_refuse_greenlets)

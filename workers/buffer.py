@@ -79,7 +79,17 @@ class WriteBuffer:
             rows["clock"] = max(id_ for _, id_ in self.checkpoints)
         if self.writes:
             rows["writes"] = [
-                [ns, id_, task, w.task_path, idx, w.channel, w.value[0], place(w.value[1]), w.replaces]
+                [
+                    ns,
+                    id_,
+                    task,
+                    w.task_path,
+                    idx,
+                    w.channel,
+                    w.value[0],
+                    place(w.value[1]),
+                    w.replaces,
+                ]
                 for (ns, id_, task, idx), w in self.writes.items()
             ]
         if self.results:

@@ -134,7 +134,7 @@ class Claim:
         """Commit what is buffered and the intent. Raises ClaimLost, Cancelled."""
         reply = self._barrier(intent)
         if reply.stop:
-            raise Cancelled(f"thread {self.thread_id} was cancelled before {intent.name} was called")
+            raise Cancelled(f"{self.thread_id} was cancelled before {intent.name} was called")
         assert reply.state is not None
         return Recorded(
             state=reply.state,  # type: ignore[arg-type]

@@ -70,8 +70,6 @@ def _hand_over(slot: Slot, done: list[dict[str, Any]]) -> None:
         return
     if len(done) < slot.settings.turns_per_task and not shutdown.requested():
         return
-    row = slot.connection().execute(
-        query("next_due"), {"queue": slot.queue}
-    ).fetchone()
+    row = slot.connection().execute(query("next_due"), {"queue": slot.queue}).fetchone()
     if row is not None:
         publish_many(broker(), [Wake(slot.queue, row[0], NO_LIMIT)])

@@ -55,9 +55,7 @@ def _is_save(fn: Any) -> bool:
     )
 
 
-def _submit(
-    self: _executor.BackgroundExecutor, fn: Any, *args: Any, **kwargs: Any
-) -> Future[Any]:
+def _submit(self: _executor.BackgroundExecutor, fn: Any, *args: Any, **kwargs: Any) -> Future[Any]:
     if not hasattr(fn, "__name__") or not _is_save(fn):
         return _stock_submit(self, fn, *args, **kwargs)
     saved: Future[Any] = Future()

@@ -67,7 +67,8 @@ def give_up(outcome: Outcome, failing_for: float | None, after: float) -> Outcom
     if outcome.kind is not Kind.RETRY or failing_for is None or failing_for < after:
         return outcome
     return Outcome(
-        Kind.DEAD, error=f"given up after {failing_for / 3600:.1f} h of failures; last: {outcome.error}"
+        Kind.DEAD,
+        error=f"given up after {failing_for / 3600:.1f} h of failures; last: {outcome.error}",
     )
 
 

@@ -170,9 +170,10 @@ class FleetSaver(PostgresSaver):
             head = self.heads.get(ns)
             for idx, write in rows:
                 self.claim.buffer.add_write((ns, checkpoint_id, task_id, idx), write)
-                if head and head.checkpoint_id == checkpoint_id:
-                    if replaces or (task_id, idx) not in head.writes:
-                        head.writes[task_id, idx] = write
+                if head is None or head.checkpoint_id != checkpoint_id:
+                    continue
+                if replaces or (task_id, idx) not in head.writes:
+                    head.writes[task_id, idx] = write
 
     def _dump(self, channel: str, value: Any) -> Typed:
         """Serialize, or poison the claim: what runs after an unsaved step could run twice."""
@@ -259,7 +260,9 @@ class FleetSaver(PostgresSaver):
     def finished_tasks(self) -> set[str]:
         """Ids of the newest root checkpoint's tasks that have an output write."""
         head = self.heads.get("")
-        return {t for (t, _), w in head.writes.items() if w.channel not in _CONTROL} if head else set()
+        return (
+            {t for (t, _), w in head.writes.items() if w.channel not in _CONTROL} if head else set()
+        )
 
     # The async methods do the same inline: what they await is one short round trip.
 

@@ -170,9 +170,10 @@ class Sweeper(threading.Thread):
         limits = dict(self._run("wake_limits", {"queues": [*{q for _, q in found}]}))
         full: set[str] = set()
         for thread_id, queue in found:
-            if queue not in full and calls.allowed(thread_id, now):
-                if not push(broker(), [Wake(queue, thread_id, limits[queue])]):
-                    full.add(queue)
+            if queue in full or not calls.allowed(thread_id, now):
+                continue
+            if not push(broker(), [Wake(queue, thread_id, limits[queue])]):
+                full.add(queue)
         return len(found)
 
     def _listen(self, conn: psycopg.Connection[Any]) -> None:

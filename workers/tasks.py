@@ -36,10 +36,10 @@ _slots = threading.local()
 class TurnsRequest(Request):  # type: ignore[misc]
     """Celery's request in the parent; a lost child is looked after at once."""
 
-    def on_failure(self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False) -> Any:
+    def on_failure(self, exc_info: Any, *args: Any, **kwargs: Any) -> Any:
         if isinstance(exc_info.exception, WorkerLostError) and _sweeper is not None:
             _sweeper.kick()
-        return super().on_failure(exc_info, send_failed_event, return_ok)
+        return super().on_failure(exc_info, *args, **kwargs)
 
 
 class TurnsTask(Task):  # type: ignore[misc]
@@ -78,7 +78,6 @@ def _slot() -> Slot:
     return slot
 
 
-@signals.worker_init.connect
 def _check(**_: Any) -> None:
     """Refuse to start where the guarantees would not hold; make the graphs known."""
     try:
@@ -91,7 +90,6 @@ def _check(**_: Any) -> None:
         sys.exit(f"error: {exc}")
 
 
-@signals.worker_ready.connect
 def _start_sweeper(sender: Any = None, **_: Any) -> None:
     global _sweeper
     queues = [q.name for q in sender.controller.app.amqp.queues.consume_from.values()]
@@ -106,21 +104,25 @@ def _start_sweeper(sender: Any = None, **_: Any) -> None:
     _sweeper.start()
 
 
-@signals.worker_process_init.connect
 def _warm_up(**_: Any) -> None:
     """Open the child's connection before its first turn, if Postgres is there."""
     with contextlib.suppress(FleetError):
         _slot().connection()
 
 
-@signals.worker_shutting_down.connect
 def _stop_slots(**_: Any) -> None:
     shutdown.request()
     if _sweeper is not None:
         _sweeper.draining()
 
 
-@signals.worker_shutdown.connect
 def _stop_sweeper(**_: Any) -> None:
     if _sweeper is not None:
         _sweeper.stop()
+
+
+signals.worker_init.connect(_check)
+signals.worker_ready.connect(_start_sweeper)
+signals.worker_process_init.connect(_warm_up)
+signals.worker_shutting_down.connect(_stop_slots)
+signals.worker_shutdown.connect(_stop_sweeper)

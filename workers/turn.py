@@ -209,7 +209,10 @@ class Turn:
             delay = 0.0
             if outcome.kind is Kind.RETRY:
                 delay = backoff(
-                    self.claimed.failures, settings.backoff_base, settings.backoff_max, self.slot.rng
+                    self.claimed.failures,
+                    settings.backoff_base,
+                    settings.backoff_max,
+                    self.slot.rng,
                 )
         self.outcome = outcome
         reply = self.claim.finish(end(outcome, self.claimed.seq, delay), following)
@@ -264,4 +267,4 @@ def _lift_clock(claimed: Claimed) -> None:
         return
     stamp = checkpoint_ids.UUID(str(UUID(newest))).time
     if stamp > (checkpoint_ids._last_v6_timestamp or 0):
-        checkpoint_ids._last_v6_timestamp = stamp
+        checkpoint_ids._last_v6_timestamp = stamp  # type: ignore[assignment]

@@ -6,7 +6,7 @@ A query file holds blocks that open with ``-- name: NAME``; :func:`query` gives 
 import re
 from functools import cache
 from importlib.resources import files
-from typing import LiteralString, cast
+from typing import LiteralString
 
 _NAME = re.compile(r"^-- name: (\w+)\n", re.MULTILINE)
 
@@ -32,7 +32,7 @@ def query(name: str) -> LiteralString:
 
 def statement(text: str) -> LiteralString:
     """Text that was read from one of our .sql files, for psycopg's types."""
-    return cast(LiteralString, text)
+    return text
 
 
 def scripts(folder: str) -> list[tuple[str, str]]:

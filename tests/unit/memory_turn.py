@@ -168,6 +168,9 @@ class Ran:
 class Runner:
     """Runs turns of one graph; ``db`` is what they share."""
 
+    #: "sync" fails in LangGraph with a subgraph of checkpointer=False.
+    durability: Any = "sync"
+
     def __init__(self, builder: Any, db: Database | None = None, name: str = "g") -> None:
         self.db = db or Database()
         self.name = name
@@ -205,7 +208,7 @@ class Runner:
         return Ran(value, error, ledger, turn)
 
     def _invoke(self, step: Any, config: Any) -> Any:
-        return self.graph.invoke(step, config, durability="sync")
+        return self.graph.invoke(step, config, durability=self.durability)
 
     def done(self, step: Any, **kw: Any) -> Any:
         """One turn that must not fail; gives the graph's value."""
@@ -222,7 +225,7 @@ class AsyncRunner(Runner):
     """The same through ainvoke."""
 
     def _invoke(self, step: Any, config: Any) -> Any:
-        return asyncio.run(self.graph.ainvoke(step, config, durability="sync"))
+        return asyncio.run(self.graph.ainvoke(step, config, durability=self.durability))
 
 
 @contextlib.contextmanager

@@ -1,0 +1,88 @@
+"""`fleet show` and `fleet threads`: what is recorded of threads."""
+
+import sys
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+
+from .options import Json, Tenant, Thread
+from .output import print_facts, print_json, print_table
+
+_MESSAGES = ("seq", "kind", "status", "message_id", "crashes", "failures", "error")
+_EFFECTS = ("name", "state", "attempts", "request_id", "result")
+_THREADS = ("thread_id", "status", "generation", "updated_at", "last_error")
+
+
+class Status(StrEnum):
+    idle = "idle"
+    running = "running"
+    waiting = "waiting"
+    in_doubt = "in_doubt"
+    failed = "failed"
+    incompatible = "incompatible"
+    done = "done"
+    cancelled = "cancelled"
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(show)
+    app.command()(threads)
+
+
+def show(thread: Thread, as_json: Json = False) -> None:
+    """Show a thread: status, state, question, messages and effects."""
+    from .state import thread_in_full
+
+    found = thread_in_full(thread)
+    if as_json:
+        print_json(found)
+    else:
+        print_thread(found)
+
+
+def threads(
+    status: Annotated[Status | None, typer.Option("--status", help="Only of this status.")] = None,
+    graph: Annotated[str | None, typer.Option("--graph", help="Only of this graph.")] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="At most so many.")] = (
+        100
+    ),
+    tenant: Tenant = "",
+    as_json: Json = False,
+) -> None:
+    """List threads, those that changed last first."""
+    from ..client import Fleet
+
+    with Fleet(tenant=tenant) as fleet:
+        found = fleet.threads(status=status and status.value, graph=graph, limit=limit)
+    rows = [row.model_dump(mode="json" if as_json else "python") for row in found]
+    if as_json:
+        print_json({"threads": rows})
+    else:
+        print_table("", _THREADS, rows)
+
+
+def print_thread(found: dict[str, Any]) -> None:
+    """For people."""
+    facts = ("thread_id", "status", "generation", "epoch", "owner", "last_error", "updated_at")
+    print_facts({name: found[name] for name in facts})
+    for question in found["questions"]:
+        print_facts(
+            {
+                "question": question["question_id"],
+                "kind": question["kind"],
+                "asks": question["payload"],
+                "expires_at": question["expires_at"],
+            }
+        )
+    if found["question"] is not None and found["question"]["kind"] == "approve":
+        typer.echo(f"answer it: fleet answer {found['thread_id']} --approve (or --reject)")
+    print_facts({"state": found["state"] or None})
+    for title, columns, rows in (
+        ("messages", _MESSAGES, found["messages"]),
+        ("effects", _EFFECTS, found["effects"]),
+    ):
+        if rows:
+            if not sys.stdout.isatty():
+                typer.echo("")
+            print_table(title, columns, rows)

@@ -1,0 +1,83 @@
+"""Data on stdout: JSON for machines, tables on a terminal, tab-separated lines in a pipe."""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+import typer
+
+from ..payloads import shown
+
+
+def print_json(data: Any) -> None:
+    """One JSON document; only ASCII, whatever the terminal's encoding."""
+    typer.echo(json.dumps(data, default=plain, indent=2 if sys.stdout.isatty() else None))
+
+
+def plain(value: Any) -> Any:
+    """For json.dumps: what JSON lacks, in the plainest form."""
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json")
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value, key=str)
+    if isinstance(value, Enum):
+        return value.value
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def jsonable(value: Any) -> Any:
+    """A value as JSON holds it: keys are text, NaN is null, cycles and the like are text."""
+    try:
+        text = json.dumps(_text_keys(value), default=lambda v: _text_keys(plain(v)))
+        return json.loads(text, parse_constant=lambda _: None)
+    except (ValueError, TypeError, RecursionError):
+        return repr(value)
+
+
+def _text_keys(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {k if isinstance(k, str) else str(k): _text_keys(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_text_keys(v) for v in value]
+    return value
+
+
+def cell(value: Any) -> str:
+    """A value in one line that can't move a terminal's cursor."""
+    if value is None:
+        return ""
+    if isinstance(value, datetime):
+        return value.astimezone().isoformat(sep=" ", timespec="seconds")
+    return shown(value if isinstance(value, str) else json.dumps(value, default=plain))
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
+    """Columns by name; a header and tab-separated lines when nobody looks."""
+    lines = [[cell(row.get(column)) for column in columns] for row in rows]
+    if not sys.stdout.isatty():
+        for line in [list(columns), *lines]:
+            typer.echo("\t".join(line))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title or None, title_justify="left")
+    for column in columns:
+        table.add_column(column.replace("_", " "), overflow="fold")
+    for line in lines:
+        table.add_row(*(Text(text) for text in line))
+    Console().print(table)
+
+
+def print_facts(facts: Mapping[str, Any]) -> None:
+    """Names and values, one per line; those without a value are left out."""
+    for name, value in facts.items():
+        if value is not None:
+            typer.echo(f"{name.replace('_', ' ')}: {cell(value)}")

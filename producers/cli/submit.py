@@ -1,0 +1,110 @@
+"""`fleet submit`: start the thread of a key, and wait for it if asked to."""
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from .failures import note, tell
+from .options import Json, MessageId, Tenant, read_json
+from .output import print_facts, print_json
+
+if TYPE_CHECKING:
+    from ..status import Receipt
+
+#: Statuses after --wait that a script should take for success.
+_GOOD = ("done", "waiting")
+
+
+class OnExisting(StrEnum):
+    use_existing = "use_existing"
+    reject = "reject"
+    restart = "restart"
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(submit)
+
+
+def submit(
+    graph: Annotated[str, typer.Argument(help="A registered graph, for example refund.")],
+    key: Annotated[str, typer.Argument(help="The business id, for example A1001.")],
+    input: Annotated[
+        str, typer.Option("--input", metavar="JSON|@FILE|-", help="The input, a JSON object.")
+    ] = "{}",
+    message_id: MessageId = None,
+    on_existing: Annotated[
+        OnExisting, typer.Option("--on-existing", help="When the key has a thread already.")
+    ] = OnExisting.use_existing,
+    priority: Annotated[int, typer.Option("--priority", help="Higher is sooner.")] = 0,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            "--wait",
+            metavar="SECONDS",
+            min=0,
+            help="Wait until it has ended or asks something, and print what became of it.",
+        ),
+    ] = None,
+    tenant: Tenant = "",
+    as_json: Json = False,
+) -> None:
+    """Hand a task to the fleet. Once this returns, it is kept."""
+    payload = read_json(input, "--input")
+    from ..client import Fleet
+    from ..errors import WaitTimeout
+
+    with Fleet(tenant=tenant) as fleet:
+        receipt = fleet.submit(
+            graph,
+            key,
+            payload,
+            message_id=message_id,
+            on_existing=on_existing.value,
+            priority=priority,
+        )
+        if wait is None:
+            report(receipt, as_json)
+            return
+        tell_unpublished(receipt)
+        late: WaitTimeout | None = None
+        try:
+            fleet.wait(receipt.thread_id, wait)
+        except WaitTimeout as error:
+            late = error
+        status = _final(receipt, as_json)
+    if late is not None:
+        tell(late, as_json)
+    if late is not None or status not in _GOOD:
+        raise typer.Exit(1)
+
+
+def _final(receipt: "Receipt", as_json: bool) -> str:
+    from .look import print_thread
+    from .state import thread_in_full
+
+    thread = thread_in_full(receipt.thread_id)
+    status = str(thread["status"])
+    if as_json:
+        print_json({**receipt.model_dump(mode="json"), "status": status, "thread": thread})
+    else:
+        print_thread(thread)
+    return status
+
+
+def report(receipt: "Receipt", as_json: bool, **more: Any) -> None:
+    """The receipt; a note when nobody could be woken."""
+    facts = receipt.model_dump(mode="json") | more
+    if as_json:
+        print_json(facts)
+    else:
+        print_facts(facts)
+    tell_unpublished(receipt)
+
+
+def tell_unpublished(receipt: "Receipt") -> None:
+    if not receipt.published:
+        note(
+            f"{receipt.thread_id} is accepted; no worker could be woken for it, so it starts "
+            "when the broker is back."
+        )

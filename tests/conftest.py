@@ -1,0 +1,132 @@
+"""Fixtures: one set of servers per session, one database and broker per test."""
+
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+import redis
+
+from infra.devservers import Stack
+from infra.settings import get_settings
+from infra.valkey_server import DATABASES
+from tests.harness import ROOT, Broker, Database, Databases, Shop, Workers
+
+_broker_numbers = itertools.count()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Tests use the servers that they start, whatever the caller's environment names."""
+    for name in [name for name in os.environ if name.startswith("FLEET_")]:
+        del os.environ[name]
+
+
+@pytest.fixture(scope="session")
+def stack() -> Iterator[Stack]:
+    """Postgres and broker of this session, gone with everything in them afterwards."""
+    with Stack(durable=False) as stack:
+        yield stack
+
+
+@pytest.fixture(scope="session")
+def databases(stack: Stack) -> Iterator[Databases]:
+    """Clones databases from a template with migrations and graphs."""
+    from graphs.registry import Registry
+    from infra.migrate import migrate
+
+    graphs = Registry.load(ROOT / "langgraph.json").described()
+    databases = Databases(stack.postgres_url, lambda url: migrate(url, graphs))
+    yield databases
+    databases.close()
+
+
+@pytest.fixture
+def database(databases: Databases) -> Iterator[Database]:
+    """A migrated database of the test's own."""
+    database = databases.create()
+    yield database
+    databases.drop(database)
+
+
+@pytest.fixture
+def empty_database(databases: Databases) -> Iterator[Database]:
+    """A database without migrations."""
+    database = databases.create(migrated=False)
+    yield database
+    databases.drop(database)
+
+
+@pytest.fixture
+def broker(stack: Stack) -> Iterator[Broker]:
+    """A Redis database of the test's own, empty."""
+    number = next(_broker_numbers) % DATABASES
+    url = urlsplit(stack.redis_url)._replace(path=f"/{number}").geturl()
+    client = redis.Redis.from_url(url, socket_timeout=5)
+    client.flushdb()
+    yield Broker(url, client)
+    client.close()
+
+
+@pytest.fixture(scope="session")
+def _shop(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shop]:
+    shop = Shop(stack, tmp_path_factory.mktemp("shop"))
+    yield shop
+    shop.close()
+
+
+@pytest.fixture
+def shop(_shop: Shop) -> Iterator[Shop]:
+    """The shop without faults; its books are those of the whole session."""
+    _shop.reset()
+    yield _shop
+    _shop.reset()
+
+
+@pytest.fixture
+def fleet_settings(
+    request: pytest.FixtureRequest, database: Database, broker: Broker, tmp_path: Path
+) -> dict[str, Any]:
+    """Settings of the test's processes: its servers, and the shop if the test has it."""
+    settings: dict[str, Any] = {
+        "postgres_url": database.url,
+        "redis_url": broker.url,
+        "data_dir": tmp_path / "data",
+    }
+    if "shop" in request.fixturenames:
+        settings["shop_url"] = request.getfixturevalue("shop").url
+    return settings
+
+
+@pytest.fixture
+def settings_env(
+    monkeypatch: pytest.MonkeyPatch, fleet_settings: dict[str, Any], tmp_path: Path
+) -> Iterator[None]:
+    """The test's settings in this process too, with nothing read from the current folder."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in fleet_settings.items():
+        monkeypatch.setenv(f"FLEET_{name.upper()}", str(value))
+    get_settings.cache_clear()
+    yield
+    get_settings.cache_clear()
+
+
+@pytest.fixture
+def fleet(database: Database, broker: Broker) -> Iterator[Any]:
+    """A client of the test's fleet."""
+    from producers import Fleet
+
+    with Fleet(database.url, broker.url) as fleet:
+        yield fleet
+
+
+@pytest.fixture
+def workers(
+    stack: Stack, database: Database, fleet_settings: dict[str, Any], tmp_path: Path
+) -> Iterator[Workers]:
+    """Starts Celery workers; those still running at the end are killed."""
+    workers = Workers(stack, database, tmp_path, fleet_settings)
+    yield workers
+    workers.close()
