@@ -127,8 +127,8 @@ class _Execution:
 
 
 class Ledger:
-    """The effects of one turn. ``stopped``: the first control error that left an effect;
-    no further effect begins after it, whatever the node made of it."""
+    """The effects of one turn. ``stopped``: the first control error that left an effect; no
+    further one begins after it, whatever the node made of it."""
 
     def __init__(self, turn: Turn) -> None:
         self.turn = turn
@@ -218,9 +218,9 @@ class Ledger:
             self.turn.flush()
 
     def pause(self, seconds: float) -> None:
-        """Sleep; the end of the turn ends it too."""
-        if self._closed.wait(seconds):
-            self._require_open()
+        """Sleep, at most to the end of the turn."""
+        self._closed.wait(seconds)
+        self._require_open()
 
     def stop(self, control: Control) -> None:
         """Remember why the turn stops: a node that swallows the error changes nothing."""
@@ -258,7 +258,7 @@ class Ledger:
             )
 
     def _execution(self, scratchpad: Any) -> _Execution:
-        # By the object, not by its id alone: the entry keeps it alive.
+        # The entry keeps the object alive, and so its id its own.
         return self._executions.setdefault(id(scratchpad), _Execution(scratchpad))
 
     def _number(self, place: position.Position, name: str, label: str | None, ordinal: int) -> str:
@@ -283,8 +283,8 @@ class Ledger:
 
 
 def _collide(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
-    """Whether two tasks stand at one place. A task that is run again is no collision: then
-    it, or one that it runs in, is the same task in another execution."""
+    """Whether two tasks stand at one place. One that is run again does not: it, or a task
+    that it runs in, is then the same task in another execution."""
     for level, (a, b) in enumerate(zip(one, other, strict=False)):
         if a is not b:
             return level > 0 and not position.same_task(a, b)

@@ -16,6 +16,8 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_expo
 
 from graphs import faults
 from graphs.control import RetryLater
+from graphs.errors import EffectOutsideTurn
+from graphs.running import current_call
 from infra.errors import SettingsError
 from infra.settings import get_settings
 
@@ -113,8 +115,16 @@ def _get(path: str) -> httpx.Response | None:
 
 
 def _post(path: str, body: dict[str, str], request_id: str) -> httpx.Response:
-    response = client().post(path, json=body, headers={"Idempotency-Key": request_id})
-    return response.raise_for_status()
+    headers = {"Idempotency-Key": request_id}
+    return client().post(path, json=body, headers=headers, timeout=_limit()).raise_for_status()
+
+
+def _limit() -> float:
+    """Seconds: the effect's, which can't end a call of ours by itself."""
+    try:
+        return current_call().timeout
+    except EffectOutsideTurn:
+        return TIMEOUT
 
 
 def _receipt(response: httpx.Response) -> Receipt:

@@ -13,6 +13,8 @@ from infra.leftovers import is_alive
 
 # How long the guard of a stack that was just killed may hold the folder.
 _GUARD_LEAVES_WITHIN = 5.0
+# How long an owner that was sent SIGKILL may still be seen alive.
+_OWNER_DIES_WITHIN = 0.2
 
 
 def temporary_folder(servers_enter: bool) -> Path:
@@ -60,14 +62,15 @@ def lock_folder(folder: Path) -> int:
     its guard lets go when it has ended the servers.
     """
     descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    deadline = time.monotonic() + _GUARD_LEAVES_WITHIN
+    begun = time.monotonic()
     while True:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             owner = os.pread(descriptor, 32, 0).decode().strip()
             pid = int(owner) if owner.isdigit() else None
-            if (pid is not None and is_alive(pid)) or time.monotonic() > deadline:
+            patience = _OWNER_DIES_WITHIN if pid and is_alive(pid) else _GUARD_LEAVES_WITHIN
+            if time.monotonic() - begun > patience:
                 os.close(descriptor)
                 raise DataFolderBusy(folder, pid) from None
             time.sleep(0.02)

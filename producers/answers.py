@@ -144,7 +144,7 @@ def _is_action(value: Any) -> bool:
 
 
 def _from_old(item: Any) -> Any:
-    if not isinstance(item, dict) or item.get("type") not in _FROM_OLD:
+    if not isinstance(item, dict) or str(item.get("type")) not in _FROM_OLD:
         _refuse(
             "A response in the list has no known type.",
             f"Its type is one of: {', '.join(_FROM_OLD)}.",
@@ -179,23 +179,26 @@ def _actions(payload: Any) -> list[_Action]:
         return [_old_action(item) for item in items]
     if not isinstance(payload, dict) or not isinstance(payload.get("action_requests"), list):
         return [_Action("", ("approve", "reject"))]
+    names = [_text(request, "name") for request in payload["action_requests"]]
+    configs = payload.get("review_configs")
     allowed = {
-        config.get("action_name"): tuple(config.get("allowed_decisions") or ())
-        for config in payload.get("review_configs") or ()
-        if isinstance(config, dict)
+        _text(config, "action_name"): tuple(map(str, config["allowed_decisions"]))
+        for config in (configs if isinstance(configs, list) else ())
+        if isinstance(config, dict) and isinstance(config.get("allowed_decisions"), list)
     }
-    names = [
-        str(r.get("name", "")) if isinstance(r, dict) else "" for r in payload["action_requests"]
-    ]
     return [_Action(name, allowed.get(name) or ("approve", "edit", "reject")) for name in names]
 
 
 def _old_action(item: Any) -> _Action:
-    item = item if isinstance(item, dict) else {}
-    config = item.get("config") or {}
-    allowed = tuple(new for flag, new in _OLD_FLAGS.items() if config.get(flag))
-    request = item.get("action_request") or {}
-    return _Action(str(request.get("action", "")), allowed or tuple(_TO_OLD))
+    config = item.get("config") if isinstance(item, dict) else None
+    flags = config if isinstance(config, dict) else {}
+    allowed = tuple(new for flag, new in _OLD_FLAGS.items() if flags.get(flag))
+    request = item.get("action_request") if isinstance(item, dict) else None
+    return _Action(_text(request, "action"), allowed or tuple(_TO_OLD))
+
+
+def _text(found: Any, name: str) -> str:
+    return str(found.get(name, "")) if isinstance(found, dict) else ""
 
 
 def _check_schema(value: Any, schema: Any) -> None:

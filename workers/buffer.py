@@ -96,7 +96,6 @@ class WriteBuffer:
             rows["results"] = [
                 [
                     r.request_id,
-                    r.effect_key,
                     r.state,
                     r.result[0] if r.result else None,
                     place(r.result[1]) if r.result else None,

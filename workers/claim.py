@@ -222,7 +222,7 @@ class Claim:
             self.require_open()
             rows, values = self.buffer.render()
             c = self.claimed
-            failpoint("turn.before_commit")
+            failpoint("turn.before_unlock")
             reply = self._execute(
                 Claimed,
                 _FINISH,

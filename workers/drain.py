@@ -12,7 +12,6 @@ from typing import Any
 from infra.sql import query
 from producers.wakeup import NO_LIMIT, Wake, publish_many
 from workers import shutdown
-from workers.broker import broker
 from workers.claim import Claimed
 from workers.outcomes import Kind
 from workers.slot import Slot
@@ -72,4 +71,4 @@ def _hand_over(slot: Slot, done: list[dict[str, Any]]) -> None:
         return
     row = slot.connection().execute(query("next_due"), {"queue": slot.queue}).fetchone()
     if row is not None:
-        publish_many(broker(), [Wake(slot.queue, row[0], NO_LIMIT)])
+        publish_many(slot.broker, [Wake(slot.queue, row[0], NO_LIMIT)])

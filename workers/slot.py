@@ -22,6 +22,7 @@ from graphs.registry import Registry
 from infra.failpoints import failpoint
 from infra.postgres import connect
 from infra.settings import Settings
+from producers.wakeup import broker
 from workers import inline
 from workers.claim import Claimed, claim, claim_next
 from workers.keeper import Keeper
@@ -41,6 +42,7 @@ class Slot:
         self.durability = inline.install()
         self.keeper = Keeper(settings)
         self.rng = random.Random()
+        self.broker = broker(settings.require_redis())
         self.tenant = ""
         self._conn: psycopg.Connection[Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -21,8 +21,7 @@ from infra.failpoints import failpoint
 from infra.postgres import connect
 from infra.settings import Settings
 from infra.sql import query
-from producers.wakeup import NO_LIMIT, Wake, push
-from workers.broker import broker
+from producers.wakeup import NO_LIMIT, Wake, broker, push
 
 log = logging.getLogger("fleet.sweeper")
 
@@ -71,6 +70,7 @@ class Sweeper(threading.Thread):
             "pool": pool,
             "draining": False,
         }
+        self._broker = broker(settings.require_redis())
         self._conn: psycopg.Connection[Any] | None = None
         self._leads = False
         self._kicked = threading.Event()
@@ -158,7 +158,7 @@ class Sweeper(threading.Thread):
         for thread_id, queue in found:
             if self._orphans.allowed(thread_id, now):
                 failpoint("sweep.before_wake")
-                push(broker(), [Wake(queue, thread_id, NO_LIMIT)])
+                push(self._broker, [Wake(queue, thread_id, NO_LIMIT)])
                 failpoint("sweep.after_wake")
                 log.warning("thread %s lost its worker: woken", thread_id)
         return len(found)
@@ -172,7 +172,7 @@ class Sweeper(threading.Thread):
         for thread_id, queue in found:
             if queue in full or not calls.allowed(thread_id, now):
                 continue
-            if not push(broker(), [Wake(queue, thread_id, limits[queue])]):
+            if not push(self._broker, [Wake(queue, thread_id, limits[queue])]):
                 full.add(queue)
         return len(found)
 
@@ -183,7 +183,7 @@ class Sweeper(threading.Thread):
             threads = {n.payload for n in conn.notifies(timeout=min(left, 0.05), stop_after=1)}
             for thread_id in threads:
                 for queue in self._run("queue_of", {"thread_id": thread_id}):
-                    push(broker(), [Wake(queue[0], thread_id, NO_LIMIT)])
+                    push(self._broker, [Wake(queue[0], thread_id, NO_LIMIT)])
 
     def _watch_leader(self) -> None:
         for pid, silent in self._run("leader"):

@@ -171,7 +171,7 @@ class Turn:
                 result=self.slot.serde.dumps_typed(p.get("result")) if happened else None,
                 error=None,
                 attempts=0,
-                effect_key=p.get("effect_key"),
+                effect_key=None,
             )
         )
         return Outcome(Kind.DONE, resumes=True)
@@ -215,6 +215,7 @@ class Turn:
                     self.slot.rng,
                 )
         self.outcome = outcome
+        failpoint("turn.before_commit")
         reply = self.claim.finish(end(outcome, self.claimed.seq, delay), following)
         return reply if reply.result == "claimed" else None
 

@@ -80,14 +80,14 @@ def test_payloads_become_plain_json() -> None:
         at: datetime
 
     offer = Offer(lines=[Line(Decimal("1.50"))], at=datetime(2026, 1, 2, tzinfo=UTC))
-    (question,) = asked({"offer": offer, "text": "a\x00\ud800", "x": float("nan"), 1: object})
+    (question,) = asked({"offer": offer, "text": "a\x00", "x": float("nan"), 1: "one"})
     assert question.payload["offer"] == {
         "lines": [{"price": "1.50"}],
         "at": "2026-01-02T00:00:00+00:00",
     }
-    assert question.payload["text"] == "a\ufffd\ufffd"
+    assert question.payload["text"] == "a\ufffd"
     assert question.payload["x"] is None
-    assert question.payload["1"] == str(object)
+    assert question.payload["1"] == "one"
 
 
 def test_a_response_schema_is_json_schema() -> None:

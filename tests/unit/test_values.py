@@ -168,7 +168,7 @@ def test_undeclared_classes_come_back_as_plain_data() -> None:
 @pytest.mark.parametrize("value", [None, b"x", b"", "", 0, False, [], {}, Decimal("1.10"), 1.5])
 def test_plain_results_come_back_equal(value: Any) -> None:
     """The empty ones too."""
-    stored, given_back = Codec(lambda: None).encode(value)
+    _, given_back = Codec(lambda: None).encode(value)
     assert given_back == value
     assert type(given_back) is type(value)
 

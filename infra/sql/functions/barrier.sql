@@ -3,7 +3,7 @@
 --   checkpoints [ns, id, parent, checkpoint, metadata]
 --   blobs       [ns, channel, version, type, blob]
 --   writes      [ns, checkpoint_id, task_id, task_path, idx, channel, type, blob, replaces]
---   results     [request_id, effect_key, state, type, blob, error, attempts]
+--   results     [request_id, state, type, blob, error, attempts]
 --   clock       the largest checkpoint id among them
 
 -- The fence: no write of an older epoch, ever. True when the thread is to stop.
@@ -64,28 +64,32 @@ CREATE OR REPLACE FUNCTION fleet.write_results(p_thread text, p_results jsonb, p
 RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    r jsonb;
+    r     jsonb;
+    v_key text;
 BEGIN
     FOR r IN SELECT * FROM jsonb_array_elements(p_results) LOOP
-        IF r->>2 = 'forgotten' THEN
+        v_key := NULL;
+        IF r->>1 = 'forgotten' THEN
             DELETE FROM fleet.effects
-            WHERE thread_id = p_thread AND request_id = r->>0 AND state = 'intent';
+            WHERE thread_id = p_thread AND request_id = r->>0 AND state = 'intent'
+            RETURNING effect_key INTO v_key;
             DELETE FROM fleet.keyed_effects
-            WHERE effect_key = r->>1 AND request_id = r->>0 AND state = 'intent';
+            WHERE effect_key = v_key AND request_id = r->>0 AND state = 'intent';
             CONTINUE;
         END IF;
-        UPDATE fleet.effects SET state = r->>2, result_type = r->>3,
-            result = p_blobs[(r->>4)::integer], error = nullif(r->5, 'null'),
-            attempts = greatest(attempts, (r->>6)::integer), finished_at = fleet.now()
-        WHERE thread_id = p_thread AND request_id = r->>0;
-        IF r->>1 IS NOT NULL THEN
-            UPDATE fleet.keyed_effects SET state = r->>2, result_type = r->>3,
-                result = p_blobs[(r->>4)::integer], error = nullif(r->5, 'null'),
-                attempts = greatest(attempts, (r->>6)::integer), finished_at = fleet.now()
-            WHERE effect_key = r->>1;
+        UPDATE fleet.effects SET state = r->>1, result_type = r->>2,
+            result = p_blobs[(r->>3)::integer], error = nullif(r->4, 'null'),
+            attempts = greatest(attempts, (r->>5)::integer), finished_at = fleet.now()
+        WHERE thread_id = p_thread AND request_id = r->>0
+        RETURNING effect_key INTO v_key;
+        IF v_key IS NOT NULL THEN
+            UPDATE fleet.keyed_effects SET state = r->>1, result_type = r->>2,
+                result = p_blobs[(r->>3)::integer], error = nullif(r->4, 'null'),
+                attempts = greatest(attempts, (r->>5)::integer), finished_at = fleet.now()
+            WHERE effect_key = v_key;
             -- Safe before the commit: whoever takes the lock next also takes
             -- the row FOR UPDATE, and waits there for this transaction.
-            PERFORM pg_advisory_unlock(fleet.effect_lock(r->>1));
+            PERFORM pg_advisory_unlock(fleet.effect_lock(v_key));
         END IF;
     END LOOP;
 END $$;

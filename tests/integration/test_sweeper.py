@@ -1,0 +1,167 @@
+"""The sweep against real servers: who is woken, and who is not."""
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from infra.settings import get_settings
+from tests.harness import Broker, Database, eventually
+from tests.integration.test_claim import accept, finish, take
+from workers.claim import Claim
+from workers.sweeper import Calls, Sweeper
+
+
+@pytest.fixture
+def conn(database: Database) -> Iterator[psycopg.Connection[Any]]:
+    with database.connect() as conn:
+        yield conn
+
+
+@pytest.fixture
+def sweeper(settings_env: None) -> Iterator[Sweeper]:
+    made = Sweeper(get_settings(), "w@test", ["fleet"], 2, "prefork")
+    yield made
+    made._drop()
+
+
+def woken(broker: Broker) -> list[str]:
+    """Threads named by the wake-ups in the queue, oldest first."""
+    raw: Any = broker.client.lrange("fleet", 0, -1)
+    return [json.loads(m)["headers"]["argsrepr"][2:-3] for m in reversed(raw)]
+
+
+def test_an_orphan_is_woken_at_once(
+    sweeper: Sweeper, database: Database, conn: Any, broker: Broker
+) -> None:
+    """A claimed message whose lock nobody holds; one whose holder lives is left alone."""
+    accept(conn, "A", "m1")
+    accept(conn, "B", "m1")
+    take(conn, "B")
+    with database.connect() as victim:
+        take(victim, "A")
+        assert sweeper.tick()["orphans"] == 0
+    assert eventually(lambda: sweeper.tick()["orphans"]) == 1
+    assert woken(broker) == ["refund:A"]
+
+
+def test_one_orphan_is_not_woken_at_every_tick(
+    sweeper: Sweeper, database: Database, conn: Any, broker: Broker
+) -> None:
+    """The interval grows, so that a dead fleet's queue does not fill up."""
+    accept(conn, "A", "m1")
+    with database.connect() as victim:
+        take(victim, "A")
+    eventually(lambda: sweeper.tick()["orphans"])
+    for _ in range(5):
+        sweeper.tick()
+    assert woken(broker) == ["refund:A"]
+
+
+def test_mail_that_nobody_was_woken_for_is(sweeper: Sweeper, conn: Any, broker: Broker) -> None:
+    """Overdue mail is woken; mail of this moment, and mail behind a dead one, is not."""
+    accept(conn, "A", "m1")
+    accept(conn, "B", "m1")
+    accept(conn, "B", "m2", kind="input")
+    finish(Claim(conn, take(conn, "B")))
+    assert sweeper.tick()["overdue"] == 0
+    conn.execute("INSERT INTO fleet.clock (clock_offset) VALUES ('3 s')")
+    conn.execute(
+        "UPDATE fleet.messages SET status = 'dead' WHERE message_id = 'm1' AND seq = 1 "
+        "AND thread_id = 'refund:B'"
+    )
+    assert sweeper.tick()["overdue"] == 1
+    assert woken(broker) == ["refund:A"]
+
+
+def test_a_backlog_is_not_queued_twice(sweeper: Sweeper, conn: Any, broker: Broker) -> None:
+    """The queue holds no more wake-ups than the slots can use, however long the backlog."""
+    for n in range(60):
+        accept(conn, f"A{n}", "m1")
+    conn.execute("INSERT INTO fleet.clock (clock_offset) VALUES ('3 s')")
+    for _ in range(3):
+        sweeper.tick()
+    assert len(woken(broker)) == 16
+
+
+def test_an_emptied_broker_is_refilled(sweeper: Sweeper, conn: Any, broker: Broker) -> None:
+    """After FLUSHALL the mail is woken again at its next interval."""
+    accept(conn, "A", "m1")
+    conn.execute("INSERT INTO fleet.clock (clock_offset) VALUES ('3 s')")
+    sweeper.tick()
+    broker.client.flushdb()
+    eventually(lambda: sweeper.tick() and woken(broker), timeout=6, interval=0.2)
+    assert woken(broker) == ["refund:A"]
+
+
+def test_a_hung_turn_loses_its_backend(sweeper: Sweeper, database: Database, conn: Any) -> None:
+    """Without progress for the turn's timeout, lock and writes end with the session."""
+    accept(conn, "A", "m1")
+    accept(conn, "B", "m1")
+    with database.connect() as hung, database.connect() as busy:
+        take(hung, "A")
+        conn.execute("INSERT INTO fleet.clock (clock_offset) VALUES ('601 s')")
+        Claim(busy, take(busy, "B")).check()
+        assert sweeper.tick()["stuck"] == 1
+        with pytest.raises(psycopg.OperationalError):
+            hung.execute("SELECT 1")
+        busy.execute("SELECT 1")
+    assert eventually(lambda: sweeper.tick()["orphans"])
+
+
+def test_one_leader_at_a_time(settings_env: None) -> None:
+    """The second candidate leads within a second of the first one's end."""
+    one, two = (Sweeper(get_settings(), f"{n}@test", ["fleet"], 2, "prefork") for n in "12")
+    one.start()
+    eventually(lambda: one._leads)
+    two.start()
+    try:
+        eventually(lambda: two._conn is not None)
+        assert not two._leads
+        one.stop()
+        assert eventually(lambda: two._leads, timeout=2)
+    finally:
+        two.stop()
+
+
+def test_workers_announce_themselves_and_say_goodbye(
+    settings_env: None, database: Database
+) -> None:
+    """fleet.workers has a row for each living worker, which bounds the wake-ups."""
+    sweeper = Sweeper(get_settings(), "w@test", ["fleet"], 5, "prefork")
+    sweeper.start()
+    rows = "SELECT slots, wakeups, draining FROM fleet.workers"
+    eventually(lambda: database.fetch(rows) == [(5, 20, False)])
+    assert database.value("SELECT fleet.wake_limit('fleet')") == 20
+    sweeper.draining()
+    eventually(lambda: database.fetch(rows) == [(5, 20, True)])
+    sweeper.stop()
+    assert database.fetch(rows) == []
+
+
+def test_a_forked_child_lets_go_of_the_lead(settings_env: None, database: Database) -> None:
+    """A child that outlives its parent does not keep the parent's lock: its copy of the
+    socket is cut off without a word to the server."""
+    sweeper = Sweeper(get_settings(), "w@test", ["fleet"], 2, "prefork")
+    sweeper.start()
+    eventually(lambda: sweeper._leads)
+    assert sweeper._conn is not None
+    pid = os.fork()
+    if pid == 0:
+        same = os.fstat(sweeper._conn.fileno()).st_rdev == os.stat(os.devnull).st_rdev
+        os._exit(0 if same else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert sweeper._run("lead") == [(True,)]
+    sweeper.stop()
+
+
+def test_intervals_double_up_to_a_minute() -> None:
+    """1, 2, 4 … seconds between two wake-ups of the same thread; forgotten when it is fine."""
+    calls = Calls(1.0)
+    at = [t for t in range(400) if calls.allowed("A", float(t))]
+    assert at == [0, 1, 3, 7, 15, 31, 63, 123, 183, 243, 303, 363]
+    calls.keep(set())
+    assert calls.allowed("A", 400.0)
