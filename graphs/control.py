@@ -14,7 +14,7 @@ goes on with a thread that it may no longer write.
 
 
 class Control(BaseException):
-    """Root of the control errors. ``args`` hold all data, so copies and pickles keep it."""
+    """Root of the control errors."""
 
 
 class ClaimLost(Control):

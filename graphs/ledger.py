@@ -6,7 +6,6 @@ results that are not committed yet, refuses calls that a replay could not tell a
 after :meth:`Ledger.close` lets no left-over thread send or write.
 """
 
-import copy
 import threading
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -246,7 +245,7 @@ class Ledger:
     def _require_going(self) -> None:
         self._require_open()
         if self.stopped is not None:
-            raise copy.copy(self.stopped)
+            raise self.stopped
 
     def _require_own_thread(self, thread_id: str | None) -> None:
         turn = self.turn

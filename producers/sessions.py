@@ -53,31 +53,36 @@ class Sessions:
         self._free = threading.BoundedSemaphore(MAX_SESSIONS)
 
     def run(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
-        with self._free, translated():
-            conn, fresh = self._take()
-            try:
-                return self._attempt(conn, work)
-            except (psycopg.OperationalError, psycopg.InterfaceError) as exc:
-                if not isinstance(exc, _TRY_AGAIN) and (fresh or not conn.closed):
-                    raise
-            self._discard_idle()
-            return self._attempt(self._connect(), work)
+        """What `work` gives. Raises FleetUnavailable, NotMigrated, and what `work` raises."""
+        with self._free:
+            lost = False
+            for last in (False, True):
+                try:
+                    conn = self._take(anew=last)
+                except psycopg.Error as exc:
+                    raise _uncertain(exc) if lost else meaning(exc) from exc
+                try:
+                    return work(conn)
+                except psycopg.Error as exc:
+                    lost = lost or bool(conn.closed)
+                    if last or not (conn.closed or isinstance(exc, _TRY_AGAIN)):
+                        raise _uncertain(exc) if lost else meaning(exc) from exc
+                finally:
+                    self._give_back(conn)
+        raise AssertionError("the second attempt returns or raises")
 
-    def _attempt(
-        self, conn: psycopg.Connection[Any], work: Callable[[psycopg.Connection[Any]], T]
-    ) -> T:
-        try:
-            return work(conn)
-        finally:
-            self._give_back(conn)
-
-    def _take(self) -> tuple[psycopg.Connection[Any], bool]:
+    def _take(self, *, anew: bool) -> psycopg.Connection[Any]:
+        gone: list[psycopg.Connection[Any]] = []
         with self._lock:
             if self._closed:
                 raise RuntimeError("This Fleet is closed.")
-            if self._idle:
-                return self._idle.pop(), False
-        return self._connect(), True
+            if self._idle and not anew:
+                return self._idle.pop()
+            # Where one has gone, those of the same age have too.
+            gone, self._idle = (self._idle, []) if anew else ([], self._idle)
+        for conn in gone:
+            conn.close()
+        return self._connect()
 
     def _give_back(self, conn: psycopg.Connection[Any]) -> None:
         idle = conn.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
@@ -86,12 +91,6 @@ class Sessions:
                 self._idle.append(conn)
                 return
         conn.close()
-
-    def _discard_idle(self) -> None:
-        with self._lock:
-            gone, self._idle = self._idle, []
-        for conn in gone:
-            conn.close()
 
     def _connect(self) -> psycopg.Connection[Any]:
         given = _parsed(self._url)
@@ -112,7 +111,9 @@ class Sessions:
     def close(self) -> None:
         with self._lock:
             self._closed = True
-        self._discard_idle()
+            gone, self._idle = self._idle, []
+        for conn in gone:
+            conn.close()
 
 
 def _parsed(url: str) -> dict[str, Any]:
@@ -127,26 +128,35 @@ def _parsed(url: str) -> dict[str, Any]:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """What Postgres says, as what it means to a producer."""
+    """For a connection of the caller's: what Postgres says, as what it means."""
     try:
         yield
-    except _NOT_MIGRATED as exc:
-        raise NotMigrated(
-            f"The database lacks the fleet's tables or functions: {first_line(exc)}."
-        ) from exc
-    except pg.LockNotAvailable as exc:
-        raise FleetUnavailable(
+    except psycopg.Error as exc:
+        raise meaning(exc) from exc
+
+
+def meaning(exc: psycopg.Error) -> ProducerError:
+    """What an error of Postgres means to a producer; nothing was accepted then."""
+    said = first_line(exc)
+    if isinstance(exc, _NOT_MIGRATED):
+        return NotMigrated(f"The database lacks the fleet's tables or functions: {said}.")
+    if isinstance(exc, pg.LockNotAvailable):
+        return FleetUnavailable(
             "Another producer's open transaction holds this thread's mailbox.",
             "Nothing was accepted; try again when that transaction has ended.",
-        ) from exc
-    except psycopg.Error as exc:
-        raise unavailable(exc) from exc
-
-
-def unavailable(exc: psycopg.Error) -> ProducerError:
+        )
     if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError):
-        return FleetUnavailable(f"Postgres can't be reached: {first_line(exc)}.")
-    return FleetUnavailable(f"Postgres refused: {first_line(exc)}.", "Nothing was accepted.")
+        return FleetUnavailable(f"Postgres can't be reached: {said}.")
+    return FleetUnavailable(f"Postgres refused: {said}.", "Nothing was accepted.")
+
+
+def _uncertain(exc: psycopg.Error) -> ProducerError:
+    """The connection went while Postgres may have been committing."""
+    return FleetUnavailable(
+        f"The connection to Postgres was lost: {first_line(exc)}.",
+        "It is not known whether the message was accepted; send it again with the same "
+        "message_id, which is safe.",
+    )
 
 
 def first_line(exc: BaseException) -> str:

@@ -73,7 +73,9 @@ def _usable(url: str) -> str:
     """Refused here, since after the accept it would be too late."""
     try:
         parts = urlsplit(url)
-        good = parts.scheme in ("redis", "rediss", "unix") and (parts.port is None or parts.port > 0)
+        good = parts.scheme in ("redis", "rediss", "unix") and (
+            parts.port is None or parts.port > 0
+        )
     except ValueError:
         good = False
     if not good:

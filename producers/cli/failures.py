@@ -49,7 +49,8 @@ def tell_usage(error: Exception, as_json: bool) -> None:
     context = getattr(error, "ctx", None)
     path = getattr(context, "command_path", "fleet")
     message = error.format_message() if isinstance(error, TyperException) else str(error)
-    message = message.replace("Value error, ", "")  # pydantic's word for a bad choice
+    # "Value error" is pydantic's word for a bad choice.
+    message = message.replace("Value error, ", "").rstrip(".") + "."
     hint = f"See `{path} --help`."
     if as_json:
         _object({"code": "usage", "message": message, "hint": hint})

@@ -40,6 +40,7 @@ from producers import (
     WaitTimeout,
 )
 from producers.answers import Verdict
+from producers.sessions import Sessions
 from tests.harness import ROOT, Broker, Database, clean_environment, eventually
 
 INPUT = {"user_id": "u_42"}
@@ -688,9 +689,12 @@ def test_without_a_broker_the_sweeper_is_notified(database: Database) -> None:
 
 def test_postgres_down_accepts_nothing(broker: Broker) -> None:
     """A clear error at once."""
-    with nobody() as port, Fleet(f"postgresql://x@127.0.0.1:{port}/x", broker.url) as fleet:
-        with pytest.raises(FleetUnavailable, match="Nothing was accepted"):
-            fleet.submit("refund", "A1", INPUT)
+    with (
+        nobody() as port,
+        Fleet(f"postgresql://x@127.0.0.1:{port}/x", broker.url) as fleet,
+        pytest.raises(FleetUnavailable, match="Nothing was accepted"),
+    ):
+        fleet.submit("refund", "A1", INPUT)
     assert broker.client.llen("fleet") == 0
 
 
@@ -714,6 +718,25 @@ def test_lost_connections_are_replaced(fleet: Fleet, database: Database) -> None
             WHERE datname = current_database() AND application_name = 'fleet-client'"""
         )
         assert fleet.submit("refund", f"B{kill}", INPUT).outcome == "accepted"
+
+
+def test_work_whose_connection_goes_is_done_again_once(database: Database) -> None:
+    """Its first try may have been committed: it is repeated, and then called unknown."""
+    sessions = Sessions(database.url)
+    tries: list[int] = []
+
+    def die(conn: psycopg.Connection[Any], times: int) -> int:
+        tries.append(conn.info.backend_pid)
+        if len(tries) <= times:
+            conn.execute("SELECT pg_terminate_backend(pg_backend_pid())")
+        return len(tries)
+
+    assert sessions.run(lambda conn: die(conn, 1)) == 2
+    tries.clear()
+    with pytest.raises(FleetUnavailable, match="not known whether"):
+        sessions.run(lambda conn: die(conn, 9))
+    assert len(set(tries)) == len(tries) == 2
+    sessions.close()
 
 
 def test_a_message_in_another_open_transaction_is_not_waited_for_for_ever(

@@ -138,10 +138,22 @@ def test_what_is_no_approval_is_refused(value: Any) -> None:
     refused("approve", hitl(["approve", "reject", "edit", "respond"]), value)
 
 
-words = st.text() | st.sampled_from(
-    ["action_requests", "review_configs", "action_name", "allowed_decisions", "name", "args"]
-    + ["action_request", "config", "action", "decisions", "type", "message", "edited_action"]
-)
+NAMES = [
+    "action_requests",
+    "review_configs",
+    "action_name",
+    "allowed_decisions",
+    "name",
+    "args",
+    "config",
+    "action_request",
+    "action",
+    "decisions",
+    "type",
+    "message",
+    "edited_action",
+]
+words = st.text() | st.sampled_from(NAMES)
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | words | st.sampled_from(["accept", "edit"]),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(words, inner, max_size=3),

@@ -133,7 +133,7 @@ def test_a_payload_of_256_kib_is_the_largest() -> None:
     """The limit counts bytes of JSON, not characters."""
     room = MAX_BYTES - len('{"a":""}')
     assert start(input={"a": "x" * room})
-    with pytest.raises(InvalidPayload, match="256|262144"):
+    with pytest.raises(InvalidPayload, match="262144"):
         start(input={"a": "x" * (room + 1)})
     with pytest.raises(InvalidPayload):
         start(input={"a": "ü" * (room // 2 + 1)})

@@ -177,12 +177,19 @@ def test_a_node_retry_around_a_subgraph_repeats_no_effect(checkpointer: Any) -> 
 
 
 def test_a_subgraph_with_its_own_history_pays_anew_in_each_turn() -> None:
-    """checkpointer=True: the namespace has no task id, yet turns are told apart."""
+    """checkpointer=True: the namespace has no task id, the root's checkpoint stands for it."""
     outside = Outside()
-    sub = flow(paying(outside)).compile(checkpointer=True)
-    runner = Runner(flow(("sub", sub)))
+    pay = pay_effect(outside)
+    roots: list[str] = []
+
+    def leaf(state: State) -> State:
+        roots.append(position.here().root)
+        return {"log": [pay(amount=1)]}
+
+    runner = Runner(flow(("sub", flow(leaf).compile(checkpointer=True))))
     runner.done({"n": 0})
     runner.done({"n": 0})
+    assert len(set(roots)) == 2
     assert len(set(outside.seen)) == 2
 
 
