@@ -75,7 +75,8 @@ class PostgresServer:
             secret.unlink(missing_ok=True)
         if code != 0:
             raise ServerFailed(
-                "The database cluster could not be made.", f"See {self.log_path} for the reason."
+                f"The database cluster could not be made: {_reason(self._said(), 'error:')}.",
+                f"See {self.log_path} for more.",
             )
         new.rename(self._data)
 
@@ -87,21 +88,18 @@ class PostgresServer:
         end_leftover(self._data / "postmaster.pid", str(self._data), ("SIGINT", "SIGQUIT"))
         for _ in range(20):
             number = port or free_port()
-            written = self.log_path.stat().st_size if self.log_path.exists() else 0
+            written = len(self._said())
             child = self._spawn("postgres", self._argv(number))
             if self._ready(child):
                 return number
-            said = _tail(self.log_path, written)
+            said = self._said()[written:]
             if _SHARED_MEMORY in said:
                 # Sessions of a killed server notice its death and leave in a moment.
                 time.sleep(0.25)
             elif not any(text in said for text in _IN_USE):
-                reason = next((ln for ln in said.splitlines() if "FATAL:" in ln), "").split(
-                    "FATAL:"
-                )
-                because = f": {reason[-1].strip()}" if reason[-1] else ""
                 raise ServerFailed(
-                    f"Postgres did not start{because}.", f"See {self.log_path} for the rest."
+                    f"Postgres did not start: {_reason(said, 'FATAL:')}.",
+                    f"See {self.log_path} for more.",
                 )
             elif port:
                 raise PortTaken("Postgres", port)
@@ -162,6 +160,9 @@ class PostgresServer:
             time.sleep(0.01)
         return False
 
+    def _said(self) -> str:
+        return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
+
     def _check_version(self) -> None:
         made_by = (self._data / "PG_VERSION").read_text().strip()
         if made_by != MAJOR_VERSION:
@@ -171,7 +172,8 @@ class PostgresServer:
             )
 
 
-def _tail(path: Path, offset: int) -> str:
-    with path.open("rb") as file:
-        file.seek(offset)
-        return file.read().decode(errors="replace")
+def _reason(said: str, mark: str) -> str:
+    """What the first line with the mark says, else the last line."""
+    lines = said.strip().splitlines() or ["it said nothing"]
+    line = next((line for line in lines if mark in line), lines[-1])
+    return line.rpartition(mark)[2].strip().rstrip(".")

@@ -113,9 +113,9 @@ def checked_text(text: str, path: str) -> str:
     return str.__str__(text)
 
 
-def shown(text: str) -> str:
-    """Text as it can be printed anywhere: never a control character, never long."""
-    short = text if len(text) <= 120 else text[:117] + "..."
+def shown(text: str, longest: int = 120) -> str:
+    """Text as it can be printed anywhere: never a control character, never too long."""
+    short = text if len(text) <= longest else text[: longest - 3] + "..."
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in short)
 
 

@@ -153,6 +153,9 @@ class Sweeper(threading.Thread):
     def wake_orphans(self) -> int:
         """Wake somebody for each claimed message whose lock nobody holds."""
         found = self._run("orphans")
+        if found:
+            # Rows and locks are not read at one instant; a turn that ended in between is none.
+            found = [row for row in self._run("orphans") if row in found]
         now = time.monotonic()
         self._orphans.keep({t for t, _ in found})
         for thread_id, queue in found:

@@ -22,6 +22,7 @@ from infra.errors import FleetError
 from infra.failpoints import failpoint
 from workers import failures
 from workers.claim import Claim, Claimed, StateUnstorable, WriteRefused
+from workers.gate import gate
 from workers.outcomes import Kind, Outcome, backoff, end, give_up
 from workers.saver import FleetSaver
 from workers.slot import Slot
@@ -56,9 +57,11 @@ class Turn:
         failpoint("claim.after_lock")
         _lift_clock(self.claimed)
         try:
-            with self.slot.keeper.watching(self.claim, self._flushes()):
-                self.outcome = self._attempt()
-            return self._finish(following)
+            alone = self.claimed.crashes > 1
+            with gate.turn(alone, still_waiting=self.claim.check):
+                with self.slot.keeper.watching(self.claim, self._flushes()):
+                    self.outcome = self._attempt()
+                return self._finish(following)
         except ClaimLost as lost:
             self.outcome = Outcome(Kind.LOST, str(lost))
             log.warning("turn of %s lost: %s", self.claimed.thread_id, lost)

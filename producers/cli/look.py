@@ -62,6 +62,14 @@ def threads(
         print_table("", _THREADS, rows)
 
 
+def _asks(question: dict[str, Any]) -> Any:
+    """What an approval describes in words; else the payload as it is."""
+    payload = question["payload"]
+    requests = payload.get("action_requests") if isinstance(payload, dict) else None
+    said = [r.get("description") for r in requests or () if isinstance(r, dict)]
+    return "; ".join(said) if said and all(isinstance(s, str) for s in said) else payload
+
+
 def print_thread(found: dict[str, Any]) -> None:
     """For people."""
     facts = ("thread_id", "status", "generation", "epoch", "owner", "last_error", "updated_at")
@@ -71,7 +79,7 @@ def print_thread(found: dict[str, Any]) -> None:
             {
                 "question": question["question_id"],
                 "kind": question["kind"],
-                "asks": question["payload"],
+                "asks": _asks(question),
                 "expires_at": question["expires_at"],
             }
         )

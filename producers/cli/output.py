@@ -48,13 +48,14 @@ def _text_keys(value: Any) -> Any:
     return value
 
 
-def cell(value: Any) -> str:
+def cell(value: Any, longest: int = 120) -> str:
     """A value in one line that can't move a terminal's cursor."""
     if value is None:
         return ""
     if isinstance(value, datetime):
         return value.astimezone().isoformat(sep=" ", timespec="seconds")
-    return shown(value if isinstance(value, str) else json.dumps(value, default=plain))
+    text = value if isinstance(value, str) else json.dumps(value, default=plain)
+    return shown(text, longest)
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
@@ -80,4 +81,4 @@ def print_facts(facts: Mapping[str, Any]) -> None:
     """Names and values, one per line; those without a value are left out."""
     for name, value in facts.items():
         if value is not None:
-            typer.echo(f"{name.replace('_', ' ')}: {cell(value)}")
+            typer.echo(f"{name.replace('_', ' ')}: {cell(value, 2000)}")

@@ -10,6 +10,7 @@ from .options import Json, MessageId, Tenant, read_json
 from .output import print_facts, print_json
 
 if TYPE_CHECKING:
+    from ..client import Fleet
     from ..status import Receipt
 
 #: Statuses after --wait that a script should take for success.
@@ -26,33 +27,40 @@ def register(app: typer.Typer) -> None:
     app.command()(submit)
 
 
+Graph = Annotated[str, typer.Argument(help="A registered graph, for example refund.")]
+Key = Annotated[str, typer.Argument(help="The business id, for example A1001.")]
+Input = Annotated[
+    str, typer.Option("--input", metavar="JSON|@FILE|-", help="The input, a JSON object.")
+]
+Existing = Annotated[
+    OnExisting, typer.Option("--on-existing", help="When the key has a thread already.")
+]
+Priority = Annotated[int, typer.Option("--priority", help="Higher is sooner.")]
+Wait = Annotated[
+    float | None,
+    typer.Option(
+        "--wait",
+        metavar="SECONDS",
+        min=0,
+        help="Wait until it has ended or asks something, and print what became of it.",
+    ),
+]
+
+
 def submit(
-    graph: Annotated[str, typer.Argument(help="A registered graph, for example refund.")],
-    key: Annotated[str, typer.Argument(help="The business id, for example A1001.")],
-    input: Annotated[
-        str, typer.Option("--input", metavar="JSON|@FILE|-", help="The input, a JSON object.")
-    ] = "{}",
+    graph: Graph,
+    key: Key,
+    input: Input = "{}",
     message_id: MessageId = None,
-    on_existing: Annotated[
-        OnExisting, typer.Option("--on-existing", help="When the key has a thread already.")
-    ] = OnExisting.use_existing,
-    priority: Annotated[int, typer.Option("--priority", help="Higher is sooner.")] = 0,
-    wait: Annotated[
-        float | None,
-        typer.Option(
-            "--wait",
-            metavar="SECONDS",
-            min=0,
-            help="Wait until it has ended or asks something, and print what became of it.",
-        ),
-    ] = None,
+    on_existing: Existing = OnExisting.use_existing,
+    priority: Priority = 0,
+    wait: Wait = None,
     tenant: Tenant = "",
     as_json: Json = False,
 ) -> None:
     """Hand a task to the fleet. Once this returns, it is kept."""
     payload = read_json(input, "--input")
     from ..client import Fleet
-    from ..errors import WaitTimeout
 
     with Fleet(tenant=tenant) as fleet:
         receipt = fleet.submit(
@@ -65,18 +73,23 @@ def submit(
         )
         if wait is None:
             report(receipt, as_json)
-            return
-        tell_unpublished(receipt)
-        late: WaitTimeout | None = None
-        try:
-            fleet.wait(receipt.thread_id, wait)
-        except WaitTimeout as error:
-            late = error
-        status = _final(receipt, as_json)
+        elif not _ended_well(fleet, receipt, wait, as_json):
+            raise typer.Exit(1)
+
+
+def _ended_well(fleet: "Fleet", receipt: "Receipt", wait: float, as_json: bool) -> bool:
+    from ..errors import WaitTimeout
+
+    tell_unpublished(receipt)
+    late: WaitTimeout | None = None
+    try:
+        fleet.wait(receipt.thread_id, wait)
+    except WaitTimeout as error:
+        late = error
+    status = _final(receipt, as_json)
     if late is not None:
         tell(late, as_json)
-    if late is not None or status not in _GOOD:
-        raise typer.Exit(1)
+    return late is None and status in _GOOD
 
 
 def _final(receipt: "Receipt", as_json: bool) -> str:

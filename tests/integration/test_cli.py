@@ -20,7 +20,7 @@ from infra.settings import get_settings
 from producers import Fleet
 from producers.cli import main
 from tests.harness import ROOT, Broker, Database, clean_environment
-from tests.integration.test_client import APPROVE, INPUT, ask, nobody, settle
+from tests.integration.mailbox import APPROVE, INPUT, ask, nobody, settle
 
 FLEET = [sys.executable, "-c", "import sys; from producers.cli import main; sys.exit(main())"]
 
