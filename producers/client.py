@@ -95,7 +95,7 @@ class Fleet:
         with translated():
             self._schemas.check(connection, start)
             failpoint("accept.before_commit")
-            found = queries.row(connection, "accept", message=argument(start, notify=True))
+            found = queries.row(connection, "accept_within", message=argument(start, notify=True))
         return receipt_of(start, found)
 
     def submit_many(self, items: Iterable[Item]) -> list[Receipt]:

@@ -13,7 +13,8 @@ import redis
 from infra.devservers import Stack
 from infra.settings import get_settings
 from infra.valkey_server import DATABASES
-from tests.harness import ROOT, Broker, Database, Databases, Shop, Workers
+from tests.harness import ROOT, Broker, Database, Databases, Shop
+from tests.worker_processes import Workers
 
 _broker_numbers = itertools.count()
 

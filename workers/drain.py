@@ -13,6 +13,7 @@ from infra.sql import query
 from producers.wakeup import NO_LIMIT, Wake, publish_many
 from workers import shutdown
 from workers.claim import Claimed
+from workers.gate import gate
 from workers.outcomes import Kind
 from workers.slot import Slot
 from workers.turn import Turn
@@ -27,6 +28,7 @@ def drain(slot: Slot, thread_id: str) -> list[dict[str, Any]]:
     value, which Flower shows.
     """
     done: list[dict[str, Any]] = []
+    _wait_for_gate()
     claimed = slot.claim(thread_id)
     if claimed.result != "claimed":
         claimed = slot.claim_next()
@@ -35,9 +37,20 @@ def drain(slot: Slot, thread_id: str) -> list[dict[str, Any]]:
         if len(done) >= slot.settings.turns_per_task or shutdown.requested():
             break
         # The last look comes after the last commit: mail that came in between is seen.
-        claimed = following or slot.claim_next()
+        claimed = following or _claim_next(slot)
     _hand_over(slot, done)
     return done
+
+
+def _claim_next(slot: Slot) -> Claimed:
+    _wait_for_gate()
+    return slot.claim_next()
+
+
+def _wait_for_gate() -> None:
+    """Claim nothing while a message of this process is, or waits to be, alone."""
+    while not gate.wait() and not shutdown.requested():
+        pass
 
 
 def _serve(slot: Slot, claimed: Claimed, done: list[dict[str, Any]]) -> Claimed | None:

@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+_PATIENCE = 5.0
+
 
 class Gate:
     """Many ordinary turns, or one that runs alone; those waiting to be alone go first."""
@@ -15,36 +17,51 @@ class Gate:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._ordinary = 0
-        self._alone = False
-        self._waiting = 0
+        self._alone = 0
+        self._running_alone = False
 
     @contextmanager
-    def turn(self, alone: bool, still_waiting: Callable[[], None]) -> Iterator[None]:
-        """Enter, run, leave. ``still_waiting`` is called every five seconds of waiting."""
-        self._enter(alone, still_waiting)
-        try:
-            yield
-        finally:
-            with self._changed:
-                if alone:
-                    self._alone = False
-                else:
-                    self._ordinary -= 1
-                self._changed.notify_all()
+    def ordinary(self) -> Iterator[bool]:
+        """Enter unless somebody is or waits to be alone: then False, and nothing may run.
 
-    def _enter(self, alone: bool, still_waiting: Callable[[], None]) -> None:
+        Not waited for: a claimed message would be counted with the crash of the other.
+        """
         with self._changed:
-            self._waiting += alone
-            try:
-                while self._alone or (self._ordinary if alone else self._waiting):
-                    if not self._changed.wait(5):
+            entered = not self._alone
+            self._ordinary += entered
+        try:
+            yield entered
+        finally:
+            self._leave(ordinary=entered)
+
+    @contextmanager
+    def alone(self, still_waiting: Callable[[], None]) -> Iterator[None]:
+        """Wait until nobody else is inside; ``still_waiting`` is called every five seconds."""
+        with self._changed:
+            self._alone += 1
+        try:
+            with self._changed:
+                while self._ordinary or self._running_alone:
+                    if not self._changed.wait(_PATIENCE):
                         still_waiting()
+                self._running_alone = True
+            try:
+                yield
             finally:
-                self._waiting -= alone
-            if alone:
-                self._alone = True
-            else:
-                self._ordinary += 1
+                self._running_alone = False
+        finally:
+            self._leave(alone=1)
+
+    def wait(self) -> bool:
+        """Wait until an ordinary turn may enter, at most five seconds; whether it may."""
+        with self._changed:
+            return self._changed.wait_for(lambda: not self._alone, _PATIENCE)
+
+    def _leave(self, ordinary: int = 0, alone: int = 0) -> None:
+        with self._changed:
+            self._ordinary -= ordinary
+            self._alone -= alone
+            self._changed.notify_all()
 
 
 #: The gate of this process.

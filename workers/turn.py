@@ -57,11 +57,14 @@ class Turn:
         failpoint("claim.after_lock")
         _lift_clock(self.claimed)
         try:
-            alone = self.claimed.crashes > 1
-            with gate.turn(alone, still_waiting=self.claim.check):
-                with self.slot.keeper.watching(self.claim, self._flushes()):
-                    self.outcome = self._attempt()
-                return self._finish(following)
+            if self.claimed.crashes > 1:
+                with gate.alone(still_waiting=self.claim.check):
+                    return self._steps(following)
+            with gate.ordinary() as entered:
+                if entered:
+                    return self._steps(following)
+            self.outcome = Outcome(Kind.RELEASED, delay=0.0)
+            return self._finish(None)
         except ClaimLost as lost:
             self.outcome = Outcome(Kind.LOST, str(lost))
             log.warning("turn of %s lost: %s", self.claimed.thread_id, lost)
@@ -70,6 +73,11 @@ class Turn:
             self.claim.close()
 
     # The steps
+
+    def _steps(self, following: dict[str, Any] | None) -> Claimed | None:
+        with self.slot.keeper.watching(self.claim, self._flushes()):
+            self.outcome = self._attempt()
+        return self._finish(following)
 
     def _attempt(self) -> Outcome:
         if self.claimed.kind == "resolve":

@@ -66,8 +66,8 @@ def _asks(question: dict[str, Any]) -> Any:
     """What an approval describes in words; else the payload as it is."""
     payload = question["payload"]
     requests = payload.get("action_requests") if isinstance(payload, dict) else None
-    said = [r.get("description") for r in requests or () if isinstance(r, dict)]
-    return "; ".join(said) if said and all(isinstance(s, str) for s in said) else payload
+    said = [str(r["description"]) for r in requests or () if r.get("description")]
+    return "; ".join(said) if said and len(said) == len(requests or ()) else payload
 
 
 def print_thread(found: dict[str, Any]) -> None:

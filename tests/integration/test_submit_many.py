@@ -16,7 +16,7 @@ from producers import (
     ThreadExists,
     UnknownGraph,
 )
-from tests.harness import Broker, Database
+from tests.harness import Broker, Database, eventually
 from tests.integration.mailbox import INPUT, accepted
 
 
@@ -95,15 +95,20 @@ def test_two_payloads_under_one_id_in_a_call_are_a_conflict(
     assert accepted(database) == 0
 
 
-def test_many_calls_with_the_same_threads_do_not_deadlock(fleet: Fleet, database: Database) -> None:
+def test_calls_with_the_same_threads_do_not_deadlock(database: Database) -> None:
     """Whatever the order in each call."""
     items = [
         {"graph": "refund", "key": f"k{n}", "input": INPUT, "message_id": "m"} for n in range(300)
     ]
-    with ThreadPoolExecutor(4) as pool:
+    with Fleet(database.url) as fleet, ThreadPoolExecutor(4) as pool:
         calls = [items, items[::-1], items[150:] + items[:150], items[::-1]]
         outcomes = [r.outcome for receipts in pool.map(fleet.submit_many, calls) for r in receipts]
     assert outcomes.count("accepted") == 300 == accepted(database)
+    # Sessions report what they met when they end.
+    left = "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'fleet-client'"
+    assert eventually(lambda: database.value(left))
+    met = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+    assert database.value(met) == 0
 
 
 def test_no_items_are_no_work(fleet: Fleet) -> None:

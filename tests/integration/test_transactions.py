@@ -61,3 +61,11 @@ def test_the_commit_notifies(fleet: Fleet, database: Database) -> None:
         conn.commit()
         heard = [n.payload for n in listening.notifies(timeout=5, stop_after=1)]
     assert heard == ["refund:A1"]
+
+
+def test_the_callers_own_settings_stay(fleet: Fleet, database: Database) -> None:
+    """How long its later statements wait for locks is not ours to change."""
+    with psycopg.connect(database.url) as conn:
+        conn.execute("SET LOCAL lock_timeout = '7s'")
+        fleet.submit("refund", "A1", INPUT, connection=conn)
+        assert conn.execute("SHOW lock_timeout").fetchone() == ("7s",)

@@ -39,6 +39,14 @@ def test_a_broker_that_is_down_or_hangs_stops_no_submit(database: Database, serv
     assert accepted(database) == 21
 
 
+def test_a_hung_broker_is_not_tried_by_each_in_turn(database: Database) -> None:
+    """One caller in a second learns that it hangs; the others go on at once."""
+    with deaf_server() as port, Fleet(database.url, f"redis://127.0.0.1:{port}/0") as fleet:
+        took = [seconds(lambda n=n: fleet.submit("refund", f"k{n}", INPUT)) for n in range(6)]
+    assert sum(took) < 2.5
+    assert accepted(database) == 6
+
+
 def test_a_hung_broker_holds_up_no_crowd(database: Database) -> None:
     """Twenty at once are all accepted within 2 s of each other's start."""
     with deaf_server() as port, Fleet(database.url, f"redis://127.0.0.1:{port}/0") as fleet:

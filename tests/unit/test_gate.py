@@ -2,67 +2,68 @@
 
 import threading
 
+from tests.harness import eventually
 from workers.gate import Gate
 
 
-def _never() -> None:
-    raise AssertionError("nobody has to wait here")
-
-
 def test_ordinary_turns_run_side_by_side() -> None:
-    """Two threads are inside at the same time."""
-    gate, meet = Gate(), threading.Barrier(2)
-
-    def work() -> None:
-        with gate.turn(False, _never):
-            meet.wait(5)
-
-    other = threading.Thread(target=work)
-    other.start()
-    with gate.turn(False, _never):
-        meet.wait(5)
-    other.join(5)
-    assert not meet.broken
+    """Both enter at once."""
+    gate = Gate()
+    with gate.ordinary() as one, gate.ordinary() as two:
+        assert one and two
 
 
-def test_one_alone_waits_for_the_others_and_goes_before_new_ones() -> None:
-    """It enters when those inside have left; who comes later waits for it."""
-    gate, order = Gate(), []
-    inside, leave = threading.Event(), threading.Event()
+def test_one_alone_waits_for_those_inside_and_keeps_new_ones_out() -> None:
+    """It runs when the last ordinary turn has left; nobody enters meanwhile."""
+    gate, running, leave = Gate(), threading.Event(), threading.Event()
 
-    def ordinary(name: str) -> None:
-        with gate.turn(False, lambda: None):
-            order.append(name)
-            inside.set()
+    def suspect() -> None:
+        with gate.alone(lambda: None):
+            running.set()
             assert leave.wait(5)
 
-    def alone() -> None:
-        with gate.turn(True, lambda: None):
-            order.append("alone")
-
-    first = threading.Thread(target=ordinary, args=("first",))
-    first.start()
-    assert inside.wait(5)
-    suspect = threading.Thread(target=alone)
-    suspect.start()
-    while not gate._waiting:
-        threading.Event().wait(0.001)
-    late = threading.Thread(target=ordinary, args=("late",))
-    late.start()
+    thread = threading.Thread(target=suspect)
+    with gate.ordinary() as inside:
+        assert inside
+        thread.start()
+        eventually(lambda: gate._alone)
+        with gate.ordinary() as late:
+            assert not late
+        assert not running.is_set()
+    assert running.wait(5)
+    with gate.ordinary() as late:
+        assert not late
     leave.set()
-    for thread in (first, suspect, late):
+    thread.join(5)
+    assert gate.wait()
+
+
+def test_two_alone_go_one_after_the_other() -> None:
+    """Never both inside."""
+    gate, inside, most = Gate(), [], []
+
+    def suspect() -> None:
+        with gate.alone(lambda: None):
+            inside.append(1)
+            most.append(len(inside))
+            inside.pop()
+
+    threads = [threading.Thread(target=suspect) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
         thread.join(5)
-    assert order == ["first", "alone", "late"]
+    assert most == [1] * 8 and gate.wait()
 
 
 def test_an_error_leaves_the_gate_open() -> None:
     """A turn that raises counts as left."""
     gate = Gate()
-    for alone in (True, False):
+    for way in (gate.alone(lambda: None), gate.ordinary()):
         try:
-            with gate.turn(alone, _never):
+            with way:
                 raise ValueError
         except ValueError:
             pass
-    with gate.turn(True, _never):
-        assert not gate._ordinary
+    with gate.ordinary() as entered:
+        assert entered
