@@ -29,6 +29,8 @@ log = logging.getLogger("fleet.sweeper")
 _STALE_LEADER = 5.0
 _HEARTBEAT = 10.0
 _LONGEST_PAUSE = 60.0
+#: Seconds between the two looks at an orphan; an end's commit takes less.
+_SECOND_LOOK = 0.02
 
 
 @dataclass
@@ -154,7 +156,8 @@ class Sweeper(threading.Thread):
         """Wake somebody for each claimed message whose lock nobody holds."""
         found = self._run("orphans")
         if found:
-            # Rows and locks are not read at one instant; a turn that ended in between is none.
+            # A turn that is just ending has unlocked and not committed yet: look twice.
+            time.sleep(_SECOND_LOOK)
             found = [row for row in self._run("orphans") if row in found]
         now = time.monotonic()
         self._orphans.keep({t for t, _ in found})

@@ -65,9 +65,11 @@ def threads(
 def _asks(question: dict[str, Any]) -> Any:
     """What an approval describes in words; else the payload as it is."""
     payload = question["payload"]
-    requests = payload.get("action_requests") if isinstance(payload, dict) else None
-    said = [str(r["description"]) for r in requests or () if r.get("description")]
-    return "; ".join(said) if said and len(said) == len(requests or ()) else payload
+    if question["kind"] != "approve" or not isinstance(payload, dict):
+        return payload
+    requests = payload["action_requests"]
+    said = [str(r["description"]) for r in requests if r.get("description")]
+    return "; ".join(said) if len(said) == len(requests) else payload
 
 
 def print_thread(found: dict[str, Any]) -> None:

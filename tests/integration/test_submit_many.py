@@ -105,7 +105,8 @@ def test_calls_with_the_same_threads_do_not_deadlock(database: Database) -> None
         outcomes = [r.outcome for receipts in pool.map(fleet.submit_many, calls) for r in receipts]
     assert outcomes.count("accepted") == 300 == accepted(database)
     # Sessions report what they met when they end.
-    left = "SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'fleet-client'"
+    left = """SELECT count(*) = 0 FROM pg_stat_activity
+        WHERE datname = current_database() AND application_name = 'fleet-client'"""
     assert eventually(lambda: database.value(left))
     met = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
     assert database.value(met) == 0
