@@ -82,10 +82,10 @@ BEGIN
             RETURN jsonb_build_object('outcome', 'question_open', 'open', to_jsonb(open));
         END IF;
     END IF;
-    IF m->>'kind' = 'resolve' AND NOT EXISTS (
+    IF m->>'kind' = 'resolve' AND (t.status <> 'in_doubt' OR NOT EXISTS (
         SELECT FROM fleet.effects
         WHERE thread_id = p_thread AND request_id = m->'payload'->>'request_id' AND state = 'intent'
-    ) THEN
+    )) THEN
         RETURN jsonb_build_object('outcome', 'not_in_doubt');
     END IF;
     RETURN NULL;
