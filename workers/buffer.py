@@ -77,21 +77,10 @@ class WriteBuffer:
                 for (ns, id_), (parent, checkpoint, metadata) in self.checkpoints.items()
             ]
             rows["clock"] = max(id_ for _, id_ in self.checkpoints)
-        if self.writes:
-            rows["writes"] = [
-                [
-                    ns,
-                    id_,
-                    task,
-                    w.task_path,
-                    idx,
-                    w.channel,
-                    w.value[0],
-                    place(w.value[1]),
-                    w.replaces,
-                ]
-                for (ns, id_, task, idx), w in self.writes.items()
-            ]
+        for (ns, id_, task, idx), w in self.writes.items():
+            kind, value = w.value
+            row = [ns, id_, task, w.task_path, idx, w.channel, kind, place(value)]
+            rows.setdefault("replacing_writes" if w.replaces else "writes", []).append(row)
         if self.results:
             rows["results"] = [
                 [

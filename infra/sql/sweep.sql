@@ -1,8 +1,8 @@
 -- name: orphans
 -- Claimed messages whose thread lock nobody holds: their worker is gone.
 SELECT m.thread_id, m.queue
-FROM fleet.messages m
-WHERE m.status = 'claimed' AND NOT EXISTS (
+FROM fleet.threads t JOIN fleet.messages m USING (thread_id)
+WHERE t.status = 'running' AND m.status = 'claimed' AND NOT EXISTS (
     SELECT FROM pg_locks l
     WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
       AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -13,7 +13,7 @@ LIMIT 500;
 -- Heads of line that have been due for a while.
 SELECT m.thread_id, m.queue
 FROM fleet.messages m
-WHERE m.status = 'pending' AND m.available_at < fleet.now() - %(after)s * interval '1 s'
+WHERE m.status = 'pending' AND m.available_at < (SELECT fleet.now()) - %(after)s * interval '1 s'
   AND (m.kind IN ('resolve', 'amend') OR NOT EXISTS (
       SELECT FROM fleet.messages e
       WHERE e.thread_id = m.thread_id AND e.seq < m.seq
@@ -26,7 +26,7 @@ LIMIT 500;
 SELECT m.thread_id, m.queue
 FROM fleet.messages m
 WHERE m.status = 'pending' AND m.available_at > m.accepted_at
-  AND m.available_at BETWEEN fleet.now() - interval '2 s' AND fleet.now()
+  AND m.available_at BETWEEN (SELECT fleet.now()) - interval '2 s' AND (SELECT fleet.now())
 LIMIT 500;
 
 -- name: wake_limits
@@ -36,7 +36,7 @@ SELECT queue, fleet.wake_limit(queue) FROM unnest(%(queues)s::text[]) AS queue;
 -- Turns without progress; ending their backend ends lock and writes at once.
 SELECT t.thread_id, t.backend_pid, pg_terminate_backend(t.backend_pid)
 FROM fleet.threads t
-WHERE t.status = 'running' AND t.progress_at < fleet.now() - %(after)s * interval '1 s'
+WHERE t.status = 'running' AND t.progress_at < (SELECT fleet.now()) - %(after)s * interval '1 s'
   AND EXISTS (
     SELECT FROM pg_locks l
     WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND l.pid = t.backend_pid
@@ -69,7 +69,7 @@ INSERT INTO fleet.rejected_wakeups (at, reason, body) VALUES (fleet.now(), %(rea
 
 -- name: next_due
 SELECT m.thread_id FROM fleet.messages m
-WHERE m.queue = %(queue)s AND m.status = 'pending' AND m.available_at <= fleet.now()
+WHERE m.queue = %(queue)s AND m.status = 'pending' AND m.available_at <= (SELECT fleet.now())
 ORDER BY m.priority DESC, m.tenant, m.available_at LIMIT 1;
 
 -- name: queue_of

@@ -2,7 +2,8 @@
 -- one commit. Rows come as JSON arrays, binary values in p_blobs by position:
 --   checkpoints [ns, id, parent, checkpoint, metadata]
 --   blobs       [ns, channel, version, type, blob]
---   writes      [ns, checkpoint_id, task_id, task_path, idx, channel, type, blob, replaces]
+--   writes      [ns, checkpoint_id, task_id, task_path, idx, channel, type, blob]
+--   replacing_writes  the same, for those that take an older one's place
 --   results     [request_id, state, type, blob, error, attempts]
 --   clock       the largest checkpoint id among them
 
@@ -41,19 +42,19 @@ BEGIN
         DO UPDATE SET checkpoint = EXCLUDED.checkpoint, metadata = EXCLUDED.metadata;
     END IF;
     IF p_rows ? 'writes' THEN
-        INSERT INTO checkpoint_writes AS w (
+        INSERT INTO checkpoint_writes (
             thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, blob)
         SELECT p_checkpoints, r->>0, r->>1, r->>2, r->>3, (r->>4)::integer, r->>5, r->>6,
             p_blobs[(r->>7)::integer]
         FROM jsonb_array_elements(p_rows->'writes') AS r
-        WHERE NOT (r->>8)::boolean
         ON CONFLICT DO NOTHING;
-        INSERT INTO checkpoint_writes AS w (
+    END IF;
+    IF p_rows ? 'replacing_writes' THEN
+        INSERT INTO checkpoint_writes (
             thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, blob)
         SELECT p_checkpoints, r->>0, r->>1, r->>2, r->>3, (r->>4)::integer, r->>5, r->>6,
             p_blobs[(r->>7)::integer]
-        FROM jsonb_array_elements(p_rows->'writes') AS r
-        WHERE (r->>8)::boolean
+        FROM jsonb_array_elements(p_rows->'replacing_writes') AS r
         ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
         DO UPDATE SET channel = EXCLUDED.channel, type = EXCLUDED.type, blob = EXCLUDED.blob;
     END IF;

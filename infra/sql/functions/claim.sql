@@ -63,6 +63,7 @@ DECLARE
     h    record;
     msg  fleet.messages;
     v_cp text;
+    v_now timestamptz := fleet.now();
 BEGIN
     SELECT * INTO t FROM fleet.threads WHERE thread_id = p_thread FOR UPDATE;
     IF t.thread_id IS NULL THEN
@@ -92,7 +93,7 @@ BEGIN
     UPDATE fleet.threads SET
         status = 'running', epoch = c.epoch, owner = p_owner, backend_pid = pg_backend_pid(),
         generation = generation + (msg.restarts AND msg.claimed_epoch IS NULL)::integer,
-        progress_at = fleet.now(), updated_at = fleet.now()
+        progress_at = v_now, updated_at = v_now
     WHERE thread_id = p_thread RETURNING * INTO t;
     UPDATE fleet.messages SET status = 'claimed', crashes = crashes + 1, claimed_epoch = c.epoch
     WHERE thread_id = p_thread AND seq = msg.seq RETURNING * INTO msg;
@@ -101,7 +102,7 @@ BEGIN
     c.checkpoint_clock := t.checkpoint_clock;
     c.seq := msg.seq; c.message_id := msg.message_id; c.kind := msg.kind; c.payload := msg.payload;
     c.crashes := msg.crashes; c.failures := msg.failures;
-    c.failing_for := extract(epoch FROM fleet.now() - msg.first_failed_at);
+    c.failing_for := extract(epoch FROM v_now - msg.first_failed_at);
     v_cp := fleet.checkpoint_thread(p_thread, t.generation);
     SELECT cp.checkpoint, cp.checkpoint_id, cp.parent_checkpoint_id, cp.metadata
     INTO c.checkpoint, c.checkpoint_id, c.parent_checkpoint_id, c.metadata
@@ -144,8 +145,9 @@ CREATE OR REPLACE FUNCTION fleet.claim_next(
 RETURNS fleet.claimed
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    c    fleet.claimed;
-    cand record;
+    c     fleet.claimed;
+    cand  record;
+    v_now timestamptz := fleet.now();
 BEGIN
     FOR cand IN
         WITH RECURSIVE pairs AS (
@@ -164,7 +166,7 @@ BEGIN
         FROM pairs CROSS JOIN LATERAL (
             SELECT m.thread_id, m.available_at FROM fleet.messages m
             WHERE m.queue = p_queue AND m.status = 'pending' AND m.priority = pairs.priority
-              AND m.tenant = pairs.tenant AND m.available_at <= fleet.now()
+              AND m.tenant = pairs.tenant AND m.available_at <= v_now
               AND (m.kind IN ('resolve', 'amend') OR NOT EXISTS (
                   SELECT FROM fleet.messages e
                   WHERE e.thread_id = m.thread_id AND e.seq < m.seq

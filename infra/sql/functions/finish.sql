@@ -10,22 +10,23 @@ CREATE OR REPLACE FUNCTION fleet.end_message(p_thread text, p_end jsonb) RETURNS
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     v_failed boolean := coalesce((p_end->>'failed')::boolean, false);
+    v_now    timestamptz := fleet.now();
 BEGIN
     UPDATE fleet.messages SET
         status = p_end->>'message',
         crashes = CASE WHEN (p_end->>'crashed')::boolean THEN crashes ELSE crashes - 1 END,
         failures = failures + v_failed::integer,
-        first_failed_at = CASE WHEN v_failed THEN coalesce(first_failed_at, fleet.now())
+        first_failed_at = CASE WHEN v_failed THEN coalesce(first_failed_at, v_now)
                                ELSE first_failed_at END,
         releases = releases + (p_end->>'message' = 'pending' AND NOT v_failed)::integer,
         available_at = CASE WHEN p_end->>'message' = 'pending'
-            THEN fleet.now() + coalesce((p_end->>'delay')::float8, 0) * interval '1 s'
+            THEN v_now + coalesce((p_end->>'delay')::float8, 0) * interval '1 s'
             ELSE available_at END,
-        done_at = CASE WHEN p_end->>'message' IN ('done', 'dead', 'cancelled') THEN fleet.now() END,
+        done_at = CASE WHEN p_end->>'message' IN ('done', 'dead', 'cancelled') THEN v_now END,
         error = p_end->>'error'
     WHERE thread_id = p_thread AND seq = (p_end->>'seq')::bigint;
     IF p_end ? 'resumes' THEN
-        UPDATE fleet.messages SET status = 'pending', available_at = fleet.now(), error = NULL
+        UPDATE fleet.messages SET status = 'pending', available_at = v_now, error = NULL
         WHERE thread_id = p_thread AND status IN ('in_doubt', 'dead')
           AND seq < (p_end->>'seq')::bigint;
     END IF;
@@ -61,18 +62,23 @@ CREATE OR REPLACE FUNCTION fleet.finish(
     p_rows jsonb, p_blobs bytea[], p_end jsonb, p_next jsonb) RETURNS fleet.claimed
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    c fleet.claimed;
+    c     fleet.claimed;
+    v_now timestamptz := fleet.now();
 BEGIN
-    PERFORM fleet.fence(p_thread, p_epoch, p_rows->>'clock');
+    -- The fence of a barrier and the thread's end in one update.
+    UPDATE fleet.threads SET status = p_end->>'thread', last_error = p_end->>'error',
+        fingerprint = coalesce(nullif(p_end->'fingerprint', 'null'), fingerprint),
+        checkpoint_clock = greatest(checkpoint_clock, p_rows->>'clock'),
+        owner = NULL, backend_pid = NULL, updated_at = v_now
+    WHERE thread_id = p_thread AND epoch = p_epoch AND status = 'running';
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'epoch % no longer owns thread %', p_epoch, p_thread USING ERRCODE = 'FL001';
+    END IF;
     PERFORM fleet.write_rows(p_thread, p_checkpoints, p_rows, p_blobs);
     PERFORM fleet.end_message(p_thread, p_end);
     IF p_end ? 'questions' THEN
         PERFORM fleet.ask(p_thread, p_epoch, p_generation, p_end->'questions');
     END IF;
-    UPDATE fleet.threads SET status = p_end->>'thread', last_error = p_end->>'error',
-        fingerprint = coalesce(nullif(p_end->'fingerprint', 'null'), fingerprint),
-        owner = NULL, backend_pid = NULL, updated_at = fleet.now()
-    WHERE thread_id = p_thread;
     -- Before the commit: safe because each claim also takes the row FOR UPDATE.
     PERFORM pg_advisory_unlock_all();
     c.result := 'empty';

@@ -48,11 +48,10 @@ CREATE TABLE fleet.threads (
     checkpoint_clock text COLLATE "C",
     last_error       text,
     created_at       timestamptz NOT NULL,
-    updated_at       timestamptz NOT NULL,
-    UNIQUE (tenant, graph, key)
+    updated_at       timestamptz NOT NULL
 ) WITH (fillfactor = 70);
+-- No index on what a barrier updates: that update stays within its page.
 CREATE INDEX threads_by_status ON fleet.threads (status, updated_at);
-CREATE INDEX threads_running ON fleet.threads (progress_at) WHERE status = 'running';
 
 -- The mailbox. No foreign key to threads: its share lock, held by a producer's
 -- open transaction, would block the claim's FOR UPDATE.
@@ -85,7 +84,6 @@ CREATE INDEX messages_due ON fleet.messages (queue, priority DESC, tenant, avail
     WHERE status = 'pending';
 CREATE INDEX messages_open ON fleet.messages (thread_id, seq)
     WHERE status IN ('pending', 'claimed', 'in_doubt', 'dead');
-CREATE INDEX messages_claimed ON fleet.messages (thread_id) WHERE status = 'claimed';
 
 -- Wake-ups that could not be understood, set aside with the reason.
 CREATE TABLE fleet.rejected_wakeups (

@@ -1,0 +1,28 @@
+-- name: bench_questions
+SELECT thread_id, question_id FROM fleet.questions WHERE status = 'open' ORDER BY asked_at LIMIT 100;
+
+-- name: bench_unfinished
+SELECT count(*) FROM fleet.threads WHERE key LIKE %(keys)s AND status <> 'done';
+
+-- name: bench_transactions
+-- Transactions that wrote something have numbers; the growth counts commits.
+SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
+
+-- name: bench_ready_workers
+SELECT count(*) FROM fleet.workers WHERE worker = ANY(%(names)s);
+
+-- name: bench_thread
+SELECT epoch, status, owner FROM fleet.threads WHERE thread_id = %(thread_id)s;
+
+-- name: bench_crashes
+SELECT coalesce(sum(crashes), 0) FROM fleet.messages WHERE thread_id = %(thread_id)s;
+
+-- name: sweep_leader
+-- The session that leads the sweep is named after its worker.
+SELECT a.application_name
+FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+  AND ((l.classid::bigint << 32) | l.objid::bigint) = hashtextextended('fleet.sweeper', 3);
+
+-- name: bench_draining
+SELECT draining FROM fleet.workers WHERE worker = %(worker)s;
