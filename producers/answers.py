@@ -204,9 +204,9 @@ def _text(found: Any, name: str) -> str:
 def _check_schema(value: Any, schema: Any) -> None:
     if not isinstance(schema, dict):
         return
-    from .schemas import first_error
+    from .schemas import compiled, first_error
 
-    if (error := first_error(schema, value)) is not None:
+    if (error := first_error(compiled(schema), value)) is not None:
         path, reason = error
         _refuse(
             f"The answer does not fit the question: {path}{reason}.",

@@ -5,11 +5,12 @@ import time
 from typing import Any
 
 import psycopg
+from jsonschema.protocols import Validator
 
 from . import queries
 from .errors import InvalidInput
 from .messages import Start
-from .schemas import first_error
+from .schemas import compiled, first_error
 
 KEPT_FOR = 60.0  # seconds
 
@@ -21,14 +22,12 @@ class InputSchemas:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[str, tuple[float, Any]] = {}
+        self._known: dict[str, tuple[float, Validator | None]] = {}
 
     def check(self, conn: psycopg.Connection[Any], start: Start) -> None:
         """Raise InvalidInput, naming the value that does not fit."""
-        schema = self._schema(conn, start.graph)
-        if not isinstance(schema, dict):
-            return
-        if (error := first_error(schema, start.input)) is not None:
+        validator = self._validator(conn, start.graph)
+        if (error := first_error(validator, start.input)) is not None:
             path, reason = error
             raise InvalidInput(
                 f"The input does not fit graph '{start.graph}': {path}{reason}.",
@@ -37,14 +36,15 @@ class InputSchemas:
                 path=path.rstrip(": "),
             )
 
-    def _schema(self, conn: psycopg.Connection[Any], graph: str) -> Any:
+    def _validator(self, conn: psycopg.Connection[Any], graph: str) -> Validator | None:
         now = time.monotonic()
         with self._lock:
-            until, schema = self._known.get(graph, (0.0, None))
+            until, validator = self._known.get(graph, (0.0, None))
         if now < until:
-            return schema
+            return validator
         schema = queries.row(conn, "input_schema", graph=graph)
+        validator = compiled(schema) if isinstance(schema, dict) else None
         if schema is not None:
             with self._lock:
-                self._known[graph] = (now + KEPT_FOR, schema)
-        return schema
+                self._known[graph] = (now + KEPT_FOR, validator)
+        return validator

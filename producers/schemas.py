@@ -8,6 +8,7 @@ do anything about it.
 from typing import Any
 
 from jsonschema.exceptions import SchemaError, best_match
+from jsonschema.protocols import Validator
 from jsonschema.validators import validator_for
 from referencing import Registry
 from referencing.exceptions import Unresolvable
@@ -17,13 +18,23 @@ from .payloads import shown
 _NO_OTHER_DOCUMENTS: Registry[Any] = Registry()
 
 
-def first_error(schema: dict[str, Any], value: Any) -> tuple[str, str] | None:
-    """(path of the value with a trailing ": ", or "", what is wrong), or None when it fits."""
+def compiled(schema: dict[str, Any]) -> Validator | None:
+    """The schema, checked itself once and ready for any number of values; None if broken."""
     kind = validator_for(schema)
     try:
         kind.check_schema(schema)
-        error = best_match(kind(schema, registry=_NO_OTHER_DOCUMENTS).iter_errors(value))
-    except (SchemaError, Unresolvable):
+    except SchemaError:
+        return None
+    return kind(schema, registry=_NO_OTHER_DOCUMENTS)
+
+
+def first_error(validator: Validator | None, value: Any) -> tuple[str, str] | None:
+    """(path of the value with a trailing ": ", or "", what is wrong), or None when it fits."""
+    if validator is None:
+        return None
+    try:
+        error = best_match(validator.iter_errors(value))
+    except Unresolvable:
         return None
     if error is None:
         return None

@@ -13,7 +13,6 @@ from typing import Any
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
     WRITES_IDX_MAP,
-    BaseCheckpointSaver,
     ChannelVersions,
     Checkpoint,
     CheckpointMetadata,
@@ -31,6 +30,7 @@ from workers.buffer import Typed, Write
 from workers.claim import Claim
 
 #: Writes that say what happened to a task, not what it gave (langgraph.pregel._task_status).
+_INTERRUPT = WRITES_IDX_MAP["__interrupt__"]
 _CONTROL = frozenset({*WRITES_IDX_MAP, "__error_source_node__"})
 
 #: Integers beyond this do not survive every JSON reader; they go to the blobs.
@@ -95,7 +95,9 @@ class FleetSaver(PostgresSaver):
     """The checkpointer of one turn; ``control`` is drained when the turn is to stop early."""
 
     def __init__(self, claim: Claim, serde: SerializerProtocol, control: RunControl) -> None:
-        BaseCheckpointSaver.__init__(self, serde=serde)
+        # Not PostgresSaver's constructor: it is made for each turn, and looks at its
+        # arguments at some length.
+        self.serde = serde
         self.conn = claim.conn
         self.pipe = None
         self.lock = claim.lock  # type: ignore[assignment]
@@ -254,8 +256,20 @@ class FleetSaver(PostgresSaver):
     def interrupted(self) -> bool:
         """Whether the newest root checkpoint has interrupts among its pending writes."""
         head = self.heads.get("")
-        interrupt = WRITES_IDX_MAP["__interrupt__"]
-        return head is not None and any(idx == interrupt for _, idx in head.writes)
+        return head is not None and any(idx == _INTERRUPT for _, idx in head.writes)
+
+    def asking(self) -> set[str]:
+        """Ids of the open interrupts of the newest root checkpoint."""
+        head = self.heads.get("")
+        if head is None:
+            return set()
+        finished = self.finished_tasks()
+        asked: set[str] = set()
+        for (task, idx), write in head.writes.items():
+            if idx == _INTERRUPT and task not in finished:
+                value = self.serde.loads_typed(write.value)  # type: ignore[arg-type]
+                asked.update(i.id for i in (value if isinstance(value, Sequence) else [value]))
+        return asked
 
     def finished_tasks(self) -> set[str]:
         """Ids of the newest root checkpoint's tasks that have an output write."""

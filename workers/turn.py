@@ -116,17 +116,17 @@ class Turn:
         begun = head is not None and head.metadata.get("run_id") == self.run_id
         if c.kind in ("start", "input") and not begun:
             return c.payload
-        state = self._state(graph)
-        if not state.tasks:
-            return _NOTHING
-        unfinished = self._unfinished(state)
         if c.kind == "answer":
             question = c.payload["question_id"]
-            if question in {i.id for t in unfinished for i in t.interrupts}:
+            if question in self.saver.asking():
                 return Command(resume={question: c.payload["value"]})
             if graph.has_breakpoints and not begun:
                 at_question = head is not None and question == head.checkpoint_id
                 return None if at_question else _NOTHING
+        state = self._state(graph)
+        if not state.tasks:
+            return _NOTHING
+        unfinished = self._unfinished(state)
         if unfinished and all(t.interrupts for t in unfinished):
             return _NOTHING
         return None

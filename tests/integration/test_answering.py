@@ -140,7 +140,7 @@ def test_input_over_an_open_question_is_refused(
 
 
 def test_only_what_is_in_doubt_can_be_resolved(fleet: Fleet, database: Database) -> None:
-    """An effect with an intent and no result; any other is refused."""
+    """An effect without a result, of a thread that stopped for it; a call under way is not."""
     thread = fleet.submit("refund", "A1", INPUT).thread_id
     with pytest.raises(NotInDoubt):
         fleet.resolve(thread, "r1", True, {"refund_id": "x"})
@@ -150,6 +150,9 @@ def test_only_what_is_in_doubt_can_be_resolved(fleet: Fleet, database: Database)
         VALUES (%s, 'r1', 1, 1, 'pay', 'park', 'intent', 'h', 1, 1, now(), now())""",
         thread,
     )
+    with pytest.raises(NotInDoubt):
+        fleet.resolve(thread, "r1", True, {"refund_id": "x"})
+    database.fetch("UPDATE fleet.threads SET status = 'in_doubt'")
     assert fleet.resolve(thread, "r1", True, {"refund_id": "x"}).seq == 2
     payload = database.value("SELECT payload FROM fleet.messages WHERE kind = 'resolve'")
     assert payload == {"request_id": "r1", "happened": True, "result": {"refund_id": "x"}}
