@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from langgraph.types import StateSnapshot
+from langgraph.types import Interrupt, StateSnapshot
 from pydantic import TypeAdapter
 
 from graphs.values import plain
@@ -52,7 +52,7 @@ def questions_of(state: StateSnapshot) -> list[Question]:
     asked: dict[str, Question] = {}
     for task in state.tasks:
         for interrupt in task.interrupts:
-            asked.setdefault(interrupt.id, _interrupt(interrupt))
+            asked.setdefault(interrupt.id, question_of(interrupt))
     if asked or not state.next:
         return [*asked.values()]
     checkpoint_id = (state.config or {}).get("configurable", {}).get("checkpoint_id")
@@ -61,7 +61,8 @@ def questions_of(state: StateSnapshot) -> list[Question]:
     return [Question(checkpoint_id, "continue", {"next": [*state.next]})]
 
 
-def _interrupt(interrupt: Any) -> Question:
+def question_of(interrupt: Interrupt) -> Question:
+    """What one open interrupt asks."""
     payload = plain(interrupt.value)
     expires_in = payload.get("expires_in") if isinstance(payload, dict) else None
     if isinstance(expires_in, bool) or not isinstance(expires_in, int | float) or expires_in < 0:

@@ -58,9 +58,10 @@ class RegisteredGraph:
         """Whether the graph stops before or after nodes by its own declaration."""
         return any(g.interrupt_before_nodes or g.interrupt_after_nodes for g in self._all())
 
-    def fingerprint(self, pending: tuple[str, ...] = ()) -> dict[str, Any]:
-        """What a thread remembers of the graph: its node names and where the thread stands."""
-        return {"nodes": sorted(map(str, self.graph.nodes)), "pending": sorted(pending)}
+    @cached_property
+    def fingerprint(self) -> dict[str, Any]:
+        """What a thread remembers of the graph: its node names."""
+        return {"nodes": sorted(map(str, self.graph.nodes))}
 
     def _all(self) -> Iterator[Pregel[Any, Any, Any, Any]]:
         yield self.graph

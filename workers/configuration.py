@@ -7,6 +7,8 @@ backend, and a running turn is left alone when the broker drops.
 
 import sys
 
+from kombu.transport import TRANSPORT_ALIASES
+
 from infra.errors import FleetError
 from infra.settings import get_settings
 
@@ -17,6 +19,9 @@ except FleetError as exc:
     # Celery's own commands end up here; a mistake in the settings is the user's.
     sys.exit(f"error: {exc}")
 
+# What is no wake-up must not end the worker: see workers.rejects.
+TRANSPORT_ALIASES["redis"] = TRANSPORT_ALIASES["rediss"] = "workers.rejects:Transport"
+worker_consumer = "workers.rejects:Consumer"
 broker_transport_options = {
     # A second line only: takeover comes from the sweeper.
     "visibility_timeout": 3600,

@@ -15,6 +15,7 @@ from workers import shutdown
 from workers.claim import Claimed
 from workers.gate import gate
 from workers.outcomes import Kind
+from workers.rejects import set_aside
 from workers.slot import Slot
 from workers.turn import Turn
 
@@ -30,6 +31,8 @@ def drain(slot: Slot, thread_id: str) -> list[dict[str, Any]]:
     done: list[dict[str, Any]] = []
     _wait_for_gate()
     claimed = slot.claim(thread_id)
+    if claimed.result == "unknown":
+        set_aside(f"there is no thread {thread_id}: a wake-up never starts one", thread_id)
     if claimed.result != "claimed":
         claimed = slot.claim_next()
     while claimed.result == "claimed":

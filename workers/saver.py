@@ -5,9 +5,7 @@ holds the newest checkpoint of a namespace, else it is flushed and Postgres answ
 saver lives for one turn and refuses once its claim is closed.
 """
 
-import math
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
@@ -28,67 +26,7 @@ from langgraph.runtime import RunControl
 from workers import shutdown
 from workers.buffer import Typed, Write
 from workers.claim import Claim
-
-#: Writes that say what happened to a task, not what it gave (langgraph.pregel._task_status).
-_INTERRUPT = WRITES_IDX_MAP["__interrupt__"]
-_CONTROL = frozenset({*WRITES_IDX_MAP, "__error_source_node__"})
-
-#: Integers beyond this do not survive every JSON reader; they go to the blobs.
-_LARGEST_INLINE = 2**63 - 1
-
-
-@dataclass(slots=True)
-class Head:
-    """The newest checkpoint of a namespace, serialized as the tables hold it."""
-
-    checkpoint_id: str
-    parent_id: str | None
-    checkpoint: dict[str, Any]
-    metadata: dict[str, Any]
-    blobs: dict[str, tuple[str, Typed]]
-    writes: dict[tuple[str, int], Write]
-
-    def row(self, thread_id: str, ns: str) -> dict[str, Any]:
-        """As PostgresSaver's SELECT gives it; what LangGraph changes in place is copied."""
-        checkpoint = {
-            **self.checkpoint,
-            "channel_versions": dict(self.checkpoint["channel_versions"]),
-            "versions_seen": {k: dict(v) for k, v in self.checkpoint["versions_seen"].items()},
-        }
-        return {
-            "thread_id": thread_id,
-            "checkpoint": checkpoint,
-            "checkpoint_ns": ns,
-            "checkpoint_id": self.checkpoint_id,
-            "parent_checkpoint_id": self.parent_id,
-            "metadata": dict(self.metadata),
-            "channel_values": [
-                (channel.encode(), kind.encode(), value)
-                for channel, (_, (kind, value)) in self.blobs.items()
-            ],
-            "pending_writes": [
-                (
-                    task.encode(),
-                    w.channel.encode(),
-                    w.value[0].encode(),
-                    w.value[1],
-                    w.task_path.encode(),
-                    str(idx).encode(),
-                )
-                for (task, idx), w in self.writes.items()
-            ],
-        }
-
-
-def inline(value: Any) -> bool:
-    """Whether the checkpoint's JSON can hold the value as it is (else it goes to the blobs)."""
-    if value is None or isinstance(value, bool):
-        return True
-    if isinstance(value, str):
-        return "\x00" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return isinstance(value, int) and abs(value) <= _LARGEST_INLINE
+from workers.head import Head, claimed_head, inline
 
 
 class FleetSaver(PostgresSaver):
@@ -104,7 +42,7 @@ class FleetSaver(PostgresSaver):
         self.supports_pipeline = False
         self.claim = claim
         self.control = control
-        self.heads: dict[str, Head | None] = {"": _claimed_head(claim)}
+        self.heads: dict[str, Head | None] = {"": claimed_head(claim.claimed)}
 
     # Writes
 
@@ -253,30 +191,10 @@ class FleetSaver(PostgresSaver):
             self.claim.flush()
             return super().get_delta_channel_history(config=config, channels=channels)
 
-    def interrupted(self) -> bool:
-        """Whether the newest root checkpoint has interrupts among its pending writes."""
-        head = self.heads.get("")
-        return head is not None and any(idx == _INTERRUPT for _, idx in head.writes)
-
-    def asking(self) -> set[str]:
-        """Ids of the open interrupts of the newest root checkpoint."""
-        head = self.heads.get("")
-        if head is None:
-            return set()
-        finished = self.finished_tasks()
-        asked: set[str] = set()
-        for (task, idx), write in head.writes.items():
-            if idx == _INTERRUPT and task not in finished:
-                value = self.serde.loads_typed(write.value)  # type: ignore[arg-type]
-                asked.update(i.id for i in (value if isinstance(value, Sequence) else [value]))
-        return asked
-
-    def finished_tasks(self) -> set[str]:
-        """Ids of the newest root checkpoint's tasks that have an output write."""
-        head = self.heads.get("")
-        return (
-            {t for (t, _), w in head.writes.items() if w.channel not in _CONTROL} if head else set()
-        )
+    @property
+    def root(self) -> Head | None:
+        """The root graph's newest checkpoint; None before the first, or where it is not known."""
+        return self.heads.get("")
 
     # The async methods do the same inline: what they await is one short round trip.
 
@@ -316,23 +234,3 @@ class FleetSaver(PostgresSaver):
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         return self.get_delta_channel_history(config=config, channels=channels)
-
-
-def _claimed_head(claim: Claim) -> Head | None:
-    """The root graph's latest checkpoint, which the claim brought along."""
-    c = claim.claimed
-    if c.checkpoint_id is None or c.checkpoint is None:
-        return None
-    versions = c.checkpoint["channel_versions"]
-    blobs: dict[str, tuple[str, Typed]] = {}
-    for channel, kind, value in c.channel_values or []:
-        name = bytes(channel).decode()
-        blobs[name] = (versions[name], (bytes(kind).decode(), value))
-    writes: dict[tuple[str, int], Write] = {}
-    for task, channel, kind, value, path, idx in c.pending_writes or []:
-        key = (bytes(task).decode(), int(bytes(idx)))
-        typed = (bytes(kind).decode(), value)
-        writes[key] = Write(bytes(path).decode(), bytes(channel).decode(), typed, False)
-    return Head(
-        c.checkpoint_id, c.parent_checkpoint_id, c.checkpoint, c.metadata or {}, blobs, writes
-    )

@@ -12,11 +12,11 @@ from uuid import NAMESPACE_URL, UUID, uuid5
 from langgraph.checkpoint.base import id as checkpoint_ids
 from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
-from langgraph.types import Command, PregelTask, StateSnapshot
+from langgraph.types import Command, Interrupt, PregelTask, StateSnapshot
 
 from graphs.control import Cancelled, ClaimLost, Control, InDoubt, RetryLater
 from graphs.ledger import Ledger, Result, current_turn
-from graphs.questions import questions_of
+from graphs.questions import question_of, questions_of
 from graphs.registry import RegisteredGraph
 from infra.errors import FleetError
 from infra.failpoints import failpoint
@@ -28,8 +28,6 @@ from workers.saver import FleetSaver
 from workers.slot import Slot
 
 log = logging.getLogger("fleet.turn")
-
-_BRANCH = "branch:to:"
 
 
 def run_id(message_id: str, thread_id: str) -> str:
@@ -112,13 +110,13 @@ class Turn:
     def _look(self, graph: RegisteredGraph) -> Any:
         """What LangGraph is to be given: input, None (go on), a Command, or nothing."""
         c = self.claimed
-        head = self.saver.heads[""]
+        head = self.saver.root
         begun = head is not None and head.metadata.get("run_id") == self.run_id
         if c.kind in ("start", "input") and not begun:
             return c.payload
         if c.kind == "answer":
             question = c.payload["question_id"]
-            if question in self.saver.asking():
+            if question in {i.id for i in self._interrupts()}:
                 return Command(resume={question: c.payload["value"]})
             if graph.has_breakpoints and not begun:
                 at_question = head is not None and question == head.checkpoint_id
@@ -144,32 +142,39 @@ class Turn:
                 "__pregel_strict_resume": True,
             }
         }
+        # Nobody watches the stream: what came of it is in the saver.
         if graph.is_async:
-            self.slot.run_async(
-                graph.graph.ainvoke(
-                    step, config, stream_mode="updates", durability="sync", control=self.control
-                )
-            )
-        else:
-            graph.graph.invoke(
-                step,
-                config,
-                stream_mode="updates",
-                durability=self.slot.durability,
-                control=self.control,
-            )
+            self.slot.run_async(self._drive_async(graph, step, config))
+            return
+        for _ in graph.graph.stream(
+            step,
+            config,
+            stream_mode=[],
+            durability=self.slot.durability,
+            control=self.control,
+        ):
+            pass
+
+    async def _drive_async(self, graph: RegisteredGraph, step: Any, config: Any) -> None:
+        async for _ in graph.graph.astream(
+            step, config, stream_mode=[], durability="sync", control=self.control
+        ):
+            pass
 
     def _judge(self, graph: RegisteredGraph) -> Outcome:
         """Done or waiting; decided from the tasks, never from ``next`` alone."""
-        if not self.saver.interrupted() and not graph.has_breakpoints:
-            return Outcome(Kind.DONE, fingerprint=graph.fingerprint(()))
-        state = self._state(graph)
-        pending = tuple(t.name for t in self._unfinished(state))
-        if not pending:
-            return Outcome(Kind.DONE, fingerprint=graph.fingerprint(()))
+        root = self.saver.root
+        if not (root and root.interrupted()) and not graph.has_breakpoints:
+            return Outcome(Kind.DONE, fingerprint=graph.fingerprint)
+        questions = [question_of(i) for i in self._interrupts()]
+        if not questions:
+            state = self._state(graph)
+            if not self._unfinished(state):
+                return Outcome(Kind.DONE, fingerprint=graph.fingerprint)
+            questions = questions_of(state)
         failpoint("turn.at_interrupt")
-        questions = tuple(q.row() for q in questions_of(state))
-        return Outcome(Kind.WAITING, questions=questions, fingerprint=graph.fingerprint(pending))
+        rows = tuple(q.row() for q in questions)
+        return Outcome(Kind.WAITING, questions=rows, fingerprint=graph.fingerprint)
 
     def _resolve(self) -> Outcome:
         """A person has said what became of a parked effect."""
@@ -241,19 +246,23 @@ class Turn:
         }
         return graph.graph.get_state(config)
 
+    def _interrupts(self) -> list[Interrupt]:
+        root = self.saver.root
+        return root.interrupts(self.slot.serde) if root else []
+
     def _unfinished(self, state: StateSnapshot) -> list[PregelTask]:
         """Tasks without an output write; a task's result alone can be None when it is done."""
-        finished = self.saver.finished_tasks()
+        root = self.saver.root
+        finished = root.finished_tasks() if root else set()
         return [t for t in state.tasks if t.id not in finished]
 
     def _missing_nodes(self, graph: RegisteredGraph) -> list[str]:
         """Nodes at which the thread stands and which the graph no longer has."""
-        pending = set((self.claimed.fingerprint or {}).get("pending", ()))
-        head = self.saver.heads[""]
-        if head is not None:
-            for channel, value in head.checkpoint["channel_values"].items():
-                if channel.startswith(_BRANCH) and value is not False:
-                    pending.add(channel.removeprefix(_BRANCH))
+        before = (self.claimed.fingerprint or {}).get("nodes", ())
+        if not set(before) - set(graph.graph.nodes):
+            return []
+        root = self.saver.root
+        pending = root.pending_nodes(self.slot.serde) if root else set()
         return sorted(pending - set(graph.graph.nodes))
 
     def _flushes(self) -> bool:

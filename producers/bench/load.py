@@ -15,6 +15,8 @@ from infra.sql import query
 from producers.bench.rig import Rig, cpu_seconds, until
 
 SLOTS = 2
+#: Tasks that the producer hands over in one transaction.
+_BATCH = 10
 _LONGEST = 120.0
 
 
@@ -67,12 +69,12 @@ def _fleet_run(rig: Rig, worker: int, prefix: str, count: int) -> Run:
 
 
 def _produce(rig: Rig, ids: list[str]) -> None:
-    """Submit one by one, answering meanwhile whatever is asked."""
+    """Submit in small batches, answering meanwhile, one by one, whatever is asked."""
     waiting, begun = list(reversed(ids)), time.monotonic()
     answered = 0
     while answered < len(ids):
-        for _ in range(min(10, len(waiting))):
-            rig.fleet.submit("refund", waiting.pop(), {"user_id": "u_42"})
+        batch = [waiting.pop() for _ in range(min(_BATCH, len(waiting)))]
+        rig.fleet.submit_many([("refund", order_id, {"user_id": "u_42"}) for order_id in batch])
         asked = _questions(rig)
         for thread_id, question_id in asked:
             rig.fleet.answer(thread_id, question_id, "approved")

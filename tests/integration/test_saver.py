@@ -20,9 +20,9 @@ from tests.harness import Database
 from tests.integration.test_claim import accept, finish, take
 from workers import inline
 from workers.claim import Claim, StateUnstorable
+from workers.head import inline as inlined
 from workers.outcomes import Kind
 from workers.saver import FleetSaver
-from workers.saver import inline as inlined
 
 
 class State(TypedDict, total=False):
@@ -147,7 +147,7 @@ def test_reads_come_from_the_buffer(conn: Any, database: Database) -> None:
     config = {"configurable": {"thread_id": "refund:A", "__pregel_checkpointer": own}}
     graph = build().compile()
     graph.invoke({"items": []}, config, durability=inline.install())
-    assert own.interrupted()
+    assert own.root is not None and own.root.interrupted()
     state = graph.get_state(config)
     assert state.values["items"] == ["first", "part 0", "part 1", "part 2"]
     assert database.value("SELECT count(*) FROM checkpoints") == 0

@@ -1,0 +1,131 @@
+"""The newest checkpoint of a namespace, as the tables hold it, and what can be read off it.
+
+The saver serves reads from it; the turn reads off it what is asked and what is left to
+run, without a snapshot of LangGraph's.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from langgraph.checkpoint.base import WRITES_IDX_MAP
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.types import Interrupt
+
+from workers.buffer import Typed, Write
+from workers.claim import Claimed
+
+#: Writes that say what happened to a task, not what it gave (langgraph.pregel._task_status).
+#: The channel that triggers a node of a StateGraph.
+_BRANCH = "branch:to:"
+_INTERRUPT = WRITES_IDX_MAP["__interrupt__"]
+_CONTROL = frozenset({*WRITES_IDX_MAP, "__error_source_node__"})
+
+#: Integers beyond this do not survive every JSON reader; they go to the blobs.
+_LARGEST_INLINE = 2**63 - 1
+
+
+@dataclass(slots=True)
+class Head:
+    """The newest checkpoint of a namespace, serialized as the tables hold it."""
+
+    checkpoint_id: str
+    parent_id: str | None
+    checkpoint: dict[str, Any]
+    metadata: dict[str, Any]
+    blobs: dict[str, tuple[str, Typed]]
+    writes: dict[tuple[str, int], Write]
+
+    def row(self, thread_id: str, ns: str) -> dict[str, Any]:
+        """As PostgresSaver's SELECT gives it; what LangGraph changes in place is copied."""
+        checkpoint = {
+            **self.checkpoint,
+            "channel_versions": dict(self.checkpoint["channel_versions"]),
+            "versions_seen": {k: dict(v) for k, v in self.checkpoint["versions_seen"].items()},
+        }
+        return {
+            "thread_id": thread_id,
+            "checkpoint": checkpoint,
+            "checkpoint_ns": ns,
+            "checkpoint_id": self.checkpoint_id,
+            "parent_checkpoint_id": self.parent_id,
+            "metadata": dict(self.metadata),
+            "channel_values": [
+                (channel.encode(), kind.encode(), value)
+                for channel, (_, (kind, value)) in self.blobs.items()
+            ],
+            "pending_writes": [
+                (
+                    task.encode(),
+                    w.channel.encode(),
+                    w.value[0].encode(),
+                    w.value[1],
+                    w.task_path.encode(),
+                    str(idx).encode(),
+                )
+                for (task, idx), w in self.writes.items()
+            ],
+        }
+
+    def interrupted(self) -> bool:
+        """Whether any task has asked something, answered or not."""
+        return any(idx == _INTERRUPT for _, idx in self.writes)
+
+    def finished_tasks(self) -> set[str]:
+        """Ids of the tasks that have an output write."""
+        return {task for (task, _), w in self.writes.items() if w.channel not in _CONTROL}
+
+    def interrupts(self, serde: SerializerProtocol) -> list[Interrupt]:
+        """What unfinished tasks ask, in the order of the tasks."""
+        finished = self.finished_tasks()
+        waiting = [
+            write
+            for (task, idx), write in self.writes.items()
+            if idx == _INTERRUPT and task not in finished
+        ]
+        found: dict[str, Interrupt] = {}
+        for write in sorted(waiting, key=lambda w: w.task_path):
+            value = serde.loads_typed(write.value)  # type: ignore[arg-type]
+            for interrupt in value if isinstance(value, Sequence) else [value]:
+                found.setdefault(interrupt.id, interrupt)
+        return [*found.values()]
+
+    def pending_nodes(self, serde: SerializerProtocol) -> set[str]:
+        """Names of the nodes at which the thread stands."""
+        channels = self.checkpoint["channel_values"].keys() | self.blobs.keys()
+        nodes = {c.removeprefix(_BRANCH) for c in channels if c.startswith(_BRANCH)}
+        if "__pregel_tasks" in self.blobs:
+            _, typed = self.blobs["__pregel_tasks"]
+            nodes |= {send.node for send in serde.loads_typed(typed)}  # type: ignore[arg-type]
+        return nodes
+
+
+def inline(value: Any) -> bool:
+    """Whether the checkpoint's JSON can hold the value as it is (else it goes to the blobs)."""
+    if value is None or isinstance(value, bool):
+        return True
+    if isinstance(value, str):
+        return "\x00" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and abs(value) <= _LARGEST_INLINE
+
+
+def claimed_head(c: Claimed) -> Head | None:
+    """The root graph's latest checkpoint, which the claim brought along."""
+    if c.checkpoint_id is None or c.checkpoint is None:
+        return None
+    versions = c.checkpoint["channel_versions"]
+    blobs: dict[str, tuple[str, Typed]] = {}
+    for channel, kind, value in c.channel_values or []:
+        name = bytes(channel).decode()
+        blobs[name] = (versions[name], (bytes(kind).decode(), value))
+    writes: dict[tuple[str, int], Write] = {}
+    for task, channel, kind, value, path, idx in c.pending_writes or []:
+        key = (bytes(task).decode(), int(bytes(idx)))
+        typed = (bytes(kind).decode(), value)
+        writes[key] = Write(bytes(path).decode(), bytes(channel).decode(), typed, False)
+    return Head(
+        c.checkpoint_id, c.parent_checkpoint_id, c.checkpoint, c.metadata or {}, blobs, writes
+    )
