@@ -1,0 +1,128 @@
+"""`fleet up`: the whole stack in the foreground, its data kept; Ctrl-C stops all of it."""
+
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from .options import Json
+
+if TYPE_CHECKING:
+    from ..local.addresses import Addresses
+
+
+class Pool(StrEnum):
+    prefork = "prefork"
+    threads = "threads"
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(up)
+
+
+Port = Annotated[int | None, typer.Option(min=0, max=65535, help="0: any free one.")]
+
+
+def up(
+    concurrency: Annotated[
+        int | None, typer.Option("--concurrency", "-c", min=1, help="Slots; one per core.")
+    ] = None,
+    pool: Annotated[Pool, typer.Option("--pool", help="Celery's pool.")] = Pool.prefork,
+    worker: Annotated[
+        bool, typer.Option("--worker/--no-worker", help="With a worker, or start your own.")
+    ] = True,
+    flower: Annotated[bool, typer.Option("--flower", help="With Flower to look on.")] = False,
+    logs: Annotated[bool, typer.Option("--logs", help="Show the logs as they grow.")] = False,
+    postgres_port: Port = None,
+    redis_port: Port = None,
+    shop_port: Port = None,
+    flower_port: Port = None,
+    as_json: Json = False,
+) -> None:
+    """Run Postgres, a broker, the dev shop and a worker until Ctrl-C; the data is kept.
+
+    With FLEET_POSTGRES_URL and FLEET_REDIS_URL set, these servers are used and none is
+    started; with FLEET_SHOP_URL, that shop.
+    """
+    from ..local.following import Followed
+    from ..local.host import Host, Wishes, default_concurrency, own_settings
+    from ..local.signals import STOPPED, ending_on_signals
+
+    ports = {"postgres": postgres_port, "redis": redis_port}
+    ports |= {"shop": shop_port, "flower": flower_port}
+    slots = (concurrency or default_concurrency()) if worker else 0
+    host = Host(own_settings(), Wishes(ports, slots, pool.value, flower), _say)
+    with ending_on_signals(), host as addresses:
+        try:
+            _show(addresses, as_json)
+            followed = Followed(addresses.logs if logs else {})
+            host.serve(lambda: followed.print_new(_say))
+        except STOPPED:
+            _say("Stopping. Ctrl-C again stops at once.")
+    _say("Stopped. The data is kept; `fleet up` goes on with it.")
+
+
+def _say(text: str) -> None:
+    """A message; it may be that the terminal is gone, which must stop nothing."""
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except OSError:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
+
+
+def _show(addresses: "Addresses", as_json: bool) -> None:
+    if as_json:
+        from .output import print_json
+
+        print_json(addresses.as_dict())
+        sys.stdout.flush()
+        return
+    facts = {
+        "Postgres": addresses.postgres,
+        "broker": addresses.broker,
+        "shop": addresses.shop,
+        "Flower": _flower(addresses),
+        "passwords": f"in the URLs of {_near(addresses.stack_file)}",
+        "logs": ", ".join(_near(path) for path in addresses.logs.values()),
+        "data": _near(addresses.data_dir),
+    }
+    typer.echo("\nThe fleet is up.\n")
+    for name, value in facts.items():
+        if value:
+            typer.echo(f"  {name:<10} {value}")
+    typer.echo("\nIn another terminal:\n")
+    for line in _examples(addresses):
+        typer.echo(f"  {line}")
+    typer.echo("\nCtrl-C stops all of it, and nothing is lost.")
+    sys.stdout.flush()
+
+
+def _flower(addresses: "Addresses") -> str:
+    if addresses.flower is None or addresses.flower_password_file is None:
+        return ""
+    return f"{addresses.flower}  user fleet, password in {_near(addresses.flower_password_file)}"
+
+
+def _examples(addresses: "Addresses") -> list[str]:
+    fleet = "./fleet" if Path("fleet").is_file() else "fleet"
+    celery = _near(Path(sys.executable).with_name("celery"))
+    lines = [f"cd {Path.cwd()}"]
+    if os.environ.get("FLEET_DATA_DIR"):
+        lines += [f"export FLEET_DATA_DIR={addresses.data_dir}"]
+    if "refund" in addresses.graphs:
+        given = """--input '{"user_id": "u_42"}' --wait 30"""
+        lines += [f"{fleet} submit refund A1001 {given}    # small: refunded at once"]
+        lines += [f"{fleet} submit refund A1002 {given}    # large: asks a person"]
+        lines += [f"{fleet} answer refund:A1002 --approve"]
+    elif addresses.graphs:
+        lines += [f"{fleet} submit {addresses.graphs[0]} KEY --input '{{}}' --wait 30"]
+    return [*lines, f"{fleet} threads", f"{celery} -A workers inspect active"]
+
+
+def _near(path: Path) -> str:
+    """Relative to this folder where it is in it."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
