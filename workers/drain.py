@@ -37,7 +37,8 @@ def drain(slot: Slot, thread_id: str) -> list[dict[str, Any]]:
         claimed = slot.claim_next()
     while claimed.result == "claimed":
         following = _serve(slot, claimed, done)
-        if len(done) >= slot.settings.turns_per_task or shutdown.requested():
+        enough = len(done) >= slot.settings.turns_per_task or shutdown.requested()
+        if following is None and enough:
             break
         # The last look comes after the last commit: mail that came in between is seen.
         claimed = following or _claim_next(slot)

@@ -20,7 +20,7 @@ from graphs.questions import question_of, questions_of
 from graphs.registry import RegisteredGraph
 from infra.errors import FleetError
 from infra.failpoints import failpoint
-from workers import failures
+from workers import failures, shutdown
 from workers.claim import Claim, Claimed, StateUnstorable, WriteRefused
 from workers.gate import gate
 from workers.outcomes import Kind, Outcome, backoff, end, give_up
@@ -232,6 +232,9 @@ class Turn:
                 )
         self.outcome = outcome
         failpoint("turn.before_commit")
+        if shutdown.requested():
+            # What is claimed now could only be released again.
+            following = None
         reply = self.claim.finish(end(outcome, self.claimed.seq, delay), following)
         return reply if reply.result == "claimed" else None
 

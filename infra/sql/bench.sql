@@ -2,14 +2,18 @@
 SELECT thread_id, question_id FROM fleet.questions WHERE status = 'open' ORDER BY asked_at LIMIT 100;
 
 -- name: bench_unfinished
-SELECT count(*) FROM fleet.threads WHERE key LIKE %(keys)s AND status <> 'done';
+SELECT EXISTS (
+    SELECT FROM fleet.messages WHERE status IN ('pending', 'claimed', 'in_doubt', 'dead'));
+
+-- name: bench_not_done
+SELECT count(*) FROM fleet.threads WHERE status <> 'done';
 
 -- name: bench_transactions
 -- Transactions that wrote something have numbers; the growth counts commits.
 SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
 
 -- name: bench_ready_workers
-SELECT count(*) FROM fleet.workers WHERE worker = ANY(%(names)s);
+SELECT count(*) FROM fleet.workers WHERE worker = %(worker)s AND NOT draining;
 
 -- name: bench_thread
 SELECT epoch, status, owner FROM fleet.threads WHERE thread_id = %(thread_id)s;

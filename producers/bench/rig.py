@@ -1,143 +1,162 @@
-"""The rig of a benchmark: servers, shop and workers of its own, and what they used.
+"""The rig of a benchmark: servers, shop and workers of its own, gone with it.
 
-Postgres syncs to disk as in production. The shop stands for the outside: both sides of a
-comparison use the same one, and its CPU is counted on neither.
+Postgres and broker keep their data as under `fleet up` (fsync on, append-only file). The
+shop stands for the outside: both sides of a comparison call the same one, and it does not
+sync its books, so that the disk's time goes to what is measured.
 """
 
+import contextlib
 import os
 import re
+import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import httpx
-import psutil
 import redis
 
 from graphs.registry import Registry
+from infra import failpoints
 from infra.devservers import Child, Stack
-from infra.errors import ServerFailed
+from infra.errors import FleetError
 from infra.migrate import migrate
 from infra.postgres import connect
-from infra.settings import get_settings
 from infra.sql import query
 from producers.client import Fleet
 
 T = TypeVar("T")
 
-#: Above the approval limit: each refund asks a person.
-AMOUNT = "1500.00"
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+class BenchFailed(FleetError):
+    """The benchmark could not be finished, or what it ran went wrong."""
+
+    code: ClassVar[str] = "bench_failed"
 
 
 def until(fn: Callable[[], T], timeout: float, what: str, interval: float = 0.01) -> T:
-    """The first truthy result of `fn`. Raises ServerFailed naming `what` at the deadline."""
+    """The first truthy result of `fn`. Raises BenchFailed naming `what` at the deadline."""
     deadline = time.monotonic() + timeout
     while not (found := fn()):
         if time.monotonic() > deadline:
-            raise ServerFailed(f"The benchmark waited {timeout:.0f} s for {what}.", "Run it again.")
+            raise BenchFailed(
+                f"The benchmark waited {timeout:g} s for {what}.",
+                "Run it again on an idle machine.",
+            )
         time.sleep(interval)
     return found
 
 
-def cpu_seconds(*pids: int) -> float:
-    """User and system time of the processes and all below them, ended ones included."""
-    total = 0.0
-    for pid in pids:
-        root = psutil.Process(pid)
-        for process in [root, *root.children(recursive=True)]:
-            try:
-                times = process.cpu_times()
-            except psutil.NoSuchProcess:
-                continue
-            total += times.user + times.system
-            total += getattr(times, "children_user", 0.0) + getattr(times, "children_system", 0.0)
-    return total
-
-
 class Rig:
-    """Use as a context manager; nothing it starts outlives it."""
+    """Use as a context manager; nothing that it starts outlives it."""
 
     def __init__(self) -> None:
-        self.stack = Stack(durable=True)
-        self.http = httpx.Client(timeout=10)
+        self.stack = Stack(durable=True, persistent=True)
         self.shop_url = ""
-        self._number = 0
+        self._numbers = 0
+        self._started = 0
+        self._spawned: list[Child] = []
+        self._orders: list[str] = []
 
     def __enter__(self) -> Self:
-        self.stack.__enter__()
-        try:
-            self._start()
-        except BaseException:
-            self.stack.__exit__(*sys.exc_info())
-            raise
+        with contextlib.ExitStack() as undo:
+            undo.callback(self.stack.close, grace=3.0)
+            undo.callback(self._kill_all)
+            self.stack.__enter__()
+            self._start(undo)
+            self._undo = undo.pop_all()
         return self
 
-    def __exit__(self, *exc: object) -> None:
-        self.http.close()
-        self.stack.__exit__(*exc)
+    def __exit__(self, *_: object) -> None:
+        self._undo.close()
 
-    def _start(self) -> None:
-        graphs = Registry.load(get_settings().graphs_path).described()
+    def _start(self, undo: contextlib.ExitStack) -> None:
+        # Those of the environment are for others' fleets.
+        failpoints.arm("")
+        graphs = Registry.load(_ROOT / "langgraph.json").described()
         migrate(self.stack.postgres_url, graphs)
+        self.http = undo.enter_context(httpx.Client(timeout=10))
         books = self.stack.data_dir / "books.jsonl"
-        argv = [sys.executable, "-m", "infra.shop", "--port", "0", "--books", str(books)]
-        shop = self.spawn("shop", [*argv, "--no-fsync"])
-        found = until(
-            lambda: re.search(r"http://127\.0\.0\.1:\d+", shop.log()), 10, "the shop to start"
-        )
-        self.shop_url = found[0]
-        self.conn = connect(self.stack.postgres_url, "fleet-bench")
-        self.fleet = Fleet(self.stack.postgres_url, self.stack.redis_url)
+        argv = ["-m", "infra.shop", "--port", "0", "--books", str(books), "--no-fsync"]
+        self.shop_process = self.spawn("shop", argv)
+        self.shop_url = until(self._listening, 20, "the shop to start")
+        self.conn = undo.enter_context(connect(self.stack.postgres_url, "fleet-bench"))
+        self.fleet = undo.enter_context(Fleet(self.stack.postgres_url, self.stack.redis_url))
         self.broker = redis.Redis.from_url(self.stack.redis_url, socket_timeout=5)
+        undo.callback(self.broker.close)
 
-    def environment(self) -> dict[str, str]:
-        """Of the rig's processes: this one's without its settings, and the rig's addresses."""
+    def _listening(self) -> str:
+        """The shop's address, once it has told it."""
+        found = re.search(r"http://127\.0\.0\.1:\d+", self.shop_process.log())
+        return found[0] if found else ""
+
+    def spawn(self, name: str, argv: list[str]) -> Child:
+        """Python with these arguments and default settings, in the rig's own folder (where
+        no .env and no fleet.toml is)."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith("FLEET_")}
-        root = str(Path(__file__).resolve().parents[2])
-        return kept | {
-            "PYTHONPATH": os.pathsep.join(filter(None, (root, kept.get("PYTHONPATH")))),
+        environment = kept | {
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(_ROOT), kept.get("PYTHONPATH")))),
+            "FLEET_DATA_DIR": str(self.stack.data_dir),
+            "FLEET_GRAPHS_FILE": str(_ROOT / "langgraph.json"),
             "FLEET_POSTGRES_URL": self.stack.postgres_url,
             "FLEET_REDIS_URL": self.stack.redis_url,
             "FLEET_SHOP_URL": self.shop_url,
-            "FLEET_GRAPHS_FILE": str(get_settings().graphs_path.resolve()),
         }
-
-    def spawn(self, name: str, argv: list[str]) -> Child:
-        """A process of the rig's."""
-        return self.stack.spawn(name, argv, self.environment())
-
-    def worker(self, concurrency: int, wait: bool = True) -> Child:
-        """A Celery worker, ready to serve when this returns."""
-        self._number += 1
-        name = f"bench{self._number}@fleet"
-        argv = [sys.executable, "-m", "celery", "-A", "workers", "worker", "-n", name]
-        argv += ["--concurrency", str(concurrency), "-l", "WARNING", "--without-mingle"]
-        child = self.spawn(name, argv)
-        if wait:
-            self.ready(name)
+        folder = self.stack.data_dir
+        child = self.stack.spawn(name, [sys.executable, *argv], environment, cwd=folder)
+        self._spawned.append(child)
         return child
 
-    def ready(self, name: str) -> None:
-        """Wait until the worker of that name serves."""
-        until(
-            lambda: self.value("bench_ready_workers", names=[name]) == 1,
-            30,
-            f"worker {name} to be ready",
-        )
+    def _kill_all(self) -> None:
+        """At the end: nothing of the rig is kept, so nothing is worth waiting for."""
+        for child in self._spawned:
+            child.kill_group()
+
+    def workers(self, count: int, slots: int) -> list[Child]:
+        """Celery workers on the prefork pool, ready to serve when this returns."""
+        started = []
+        for _ in range(count):
+            self._started += 1
+            name = f"bench{self._started}@fleet"
+            argv = ["-m", "celery", "-A", "workers", "worker", "-n", name, "-l", "WARNING"]
+            argv += ["--concurrency", str(slots), "--without-mingle"]
+            started.append(self.spawn(name, argv))
+        for child in started:
+            until(partial(self._serves, child), 60, f"worker {child.name} to be ready", 0.05)
+        return started
+
+    def _serves(self, worker: Child) -> bool:
+        if worker.poll() is not None:
+            raise BenchFailed(f"A worker did not start: {worker.log().strip()[-500:]}")
+        return bool(self.value("bench_ready_workers", worker=worker.name))
+
+    @contextlib.contextmanager
+    def paused(self, child: Child) -> Iterator[None]:
+        """The process and its children stand still meanwhile, and use nothing."""
+        child.send(signal.SIGSTOP, group=True)
+        try:
+            yield
+        finally:
+            child.send(signal.SIGCONT, group=True)
 
     def value(self, name: str, **args: Any) -> Any:
         """First column of a named query's first row."""
         row = self.conn.execute(query(name), args).fetchone()
         return row[0] if row else None
 
-    def orders(self, prefix: str, count: int) -> list[str]:
-        """Make orders at the shop, each above the approval limit; their ids."""
-        ids = [f"{prefix}{n}" for n in range(count)]
-        for order_id in ids:
-            self.shop("PUT", f"/admin/orders/{order_id}", user_id="u_42", amount=AMOUNT)
-        return ids
+    def orders(self, count: int, *, automatic: bool = False) -> list[str]:
+        """New orders, all above the approval limit, or all ``automatic``: below it."""
+        first = self._numbers
+        self._numbers += 2 * count
+        # The shop knows every id of this form: even numbers cost more than 1000.
+        found = [f"B{n + automatic:015d}" for n in range(first, self._numbers, 2)]
+        self._orders += found
+        return found
 
     def shop(self, method: str, path: str, **body: Any) -> dict[str, Any]:
         """One call of the shop's own, not of a graph."""
@@ -146,10 +165,13 @@ class Rig:
         answer: dict[str, Any] = response.json()
         return answer
 
-    def server_pids(self) -> list[int]:
-        """Postgres and broker: the guard's children that are no processes of ours."""
-        return [
-            p.pid
-            for p in psutil.Process(self.stack.guard_pid).children()
-            if any(part in p.name() for part in ("postgres", "valkey"))
-        ]
+    def check_books(self) -> None:
+        """Raise BenchFailed unless each order was refunded once, by the shop's own books."""
+        refunds = self.shop("GET", "/admin/books")["orders"]
+        wrong = {o: refunds.get(o, 0) for o in self._orders if refunds.get(o, 0) != 1}
+        if wrong:
+            order_id, times = next(iter(wrong.items()))
+            raise BenchFailed(
+                f"{len(wrong)} of {len(self._orders)} orders were not refunded exactly once "
+                f"({order_id}: {times} times)."
+            )

@@ -1,147 +1,140 @@
-"""How long a refund stands still when its worker is killed, and when it is told to stop.
+"""How long a refund stands still when its worker is killed.
 
-Two workers of one slot each; the refund is held at the shop, which has paid, so the kill
-comes between "paid" and "recorded". The other worker is idle. Measured from the kill to
-the next claim (a newer epoch on the thread), polled every 2 ms.
+Two workers of one slot each. A refund is held at the shop, which has paid: the kill comes
+between "paid" and "recorded", and the other worker is idle. Measured from the moment before
+SIGKILL is sent to the first look (every 2 ms) that sees a newer epoch on the thread, which
+is the commit of another slot's claim.
 """
 
 import os
-import statistics
+import random
+import signal
 import time
 from typing import Any
 
-import psutil
-
 from infra.devservers import Child
 from infra.sql import query
-from producers.bench.rig import Rig, until
+from producers.bench.counts import children
+from producers.bench.pairs import Say
+from producers.bench.rig import BenchFailed, Rig, until
 
-KINDS = ("pool child", "worker", "leader")
+KINDS = ("pool_child", "worker", "leader")
+_TRIES = 20
+_LOOK = 0.002
 
 
-class Pair:
-    """Two workers; `kill` one way, and the pair is whole again afterwards."""
+class Workers:
+    """Two workers of one slot, made whole again after each loss."""
 
     def __init__(self, rig: Rig) -> None:
         self.rig = rig
-        self.workers = [rig.worker(1), rig.worker(1)]
-        self._orders = 0
+        self.workers = rig.workers(2, slots=1)
 
-    def held(self, wanted: Child | None) -> tuple[str, Child]:
-        """A refund held at the shop by ``wanted`` (or either), the other worker idle."""
-        rig = self.rig
-        rig.shop("POST", "/admin/faults", target="refunds", mode="hold_after")
-        held: dict[str, Child] = {}
-        for _ in self.workers:
-            self._orders += 1
-            order_id = f"K{self._orders}z"
-            rig.shop("PUT", f"/admin/orders/{order_id}", user_id="u_42", amount="20.00")
-            rig.fleet.submit("refund", order_id, {"user_id": "u_42"})
-            until(lambda order_id=order_id: self._holds(order_id), 20, "a refund to be held")
-            held[order_id] = self._owner(order_id)
-            if wanted is None or held[order_id] is wanted:
-                break
-        rig.shop("DELETE", "/admin/faults")
-        order_id = next(o for o, w in held.items() if wanted is None or w is wanted)
-        for other in held.keys() - {order_id}:
-            rig.shop("POST", "/admin/release", order_id=other)
-            self.done(other)
-        return order_id, held[order_id]
+    def hold(self, wanted: Child | None) -> tuple[str, Child]:
+        """A refund that ``wanted`` (or any) has under way and the shop holds; its thread and
+        its worker."""
+        for _ in range(_TRIES):
+            (order_id,) = self.rig.orders(1, automatic=True)
+            fault = {"target": "refunds", "mode": "hold_after", "order_id": order_id, "count": 1}
+            self.rig.shop("POST", "/admin/faults", **fault)
+            self.rig.fleet.submit("refund", order_id, {"user_id": "u_42"})
+            until(lambda: self.rig.shop("GET", "/admin/held")["held"], 20, "a refund to be held")
+            thread_id = f"refund:{order_id}"
+            worker = self._worker_of(thread_id)
+            if wanted is None or worker is wanted:
+                return thread_id, worker
+            self.finish(thread_id)
+        raise BenchFailed(f"{wanted} got none of {_TRIES} refunds.")
 
-    def takeover(self, kind: str) -> float:
-        """Seconds from the kill to the next claim."""
-        leader = self._leader()
-        wanted = None if kind == "pool child" else leader
-        if kind == "worker":
-            wanted = next(w for w in self.workers if w is not leader)
-        order_id, worker = self.held(wanted)
-        epoch = self._thread(order_id)[0]
-        victim = psutil.Process(worker.pid).children()[0].pid
-        begun = time.monotonic()
-        if kind == "pool child":
-            os.kill(victim, 9)
-        else:
-            worker.kill_group()
-        until(lambda: self._thread(order_id)[0] > epoch, 30, "the takeover", interval=0.002)
-        took = time.monotonic() - begun
+    def finish(self, thread_id: str) -> None:
+        """Let go of what the shop holds and wait for the thread's end."""
         self.rig.shop("POST", "/admin/release")
-        self.done(order_id)
-        if kind != "pool child":
-            worker.wait(5)
-            self.workers[self.workers.index(worker)] = self.rig.worker(1)
-        return took
+        until(lambda: self.look(thread_id)[1] == "done", 60, f"{thread_id} to be done")
 
-    def sigterm(self) -> dict[str, Any]:
-        """SIGTERM in the middle of a node: from the node's end to the free slot, and crashes."""
-        order_id, worker = self.held(None)
-        epoch = self._thread(order_id)[0]
-        worker.terminate()
-        until(lambda: self._stops(worker), 10, "the worker to hear of SIGTERM")
-        begun = time.monotonic()
-        self.rig.shop("POST", "/admin/release")
-        until(
-            lambda: (t := self._thread(order_id))[0] > epoch or t[2] is None,
-            30,
-            "the slot to be free",
-            interval=0.002,
-        )
-        took = time.monotonic() - begun
-        self.done(order_id)
-        worker.wait(30)
-        self.workers[self.workers.index(worker)] = self.rig.worker(1)
-        crashes = self.rig.value("bench_crashes", thread_id=f"refund:{order_id}")
-        return {"slot_free_s": took, "crashes": int(crashes)}
-
-    def done(self, order_id: str) -> None:
-        """Wait for the order's end."""
-        until(lambda: self._thread(order_id)[1] == "done", 30, f"order {order_id} to be done")
-
-    def _holds(self, order_id: str) -> bool:
-        found = self.rig.shop("GET", "/admin/held")["held"]
-        return any(h["order_id"] == order_id for h in found)
-
-    def _thread(self, order_id: str) -> tuple[int, str, str | None]:
-        args = {"thread_id": f"refund:{order_id}"}
-        row = self.rig.conn.execute(query("bench_thread"), args).fetchone()
-        assert row is not None
+    def look(self, thread_id: str) -> tuple[int, str, str | None]:
+        """The thread's epoch, status and owner."""
+        row = self.rig.conn.execute(query("bench_thread"), {"thread_id": thread_id}).fetchone()
+        if row is None:
+            raise BenchFailed(f"There is no thread {thread_id}.")
         return row[0], row[1], row[2]
 
-    def _owner(self, order_id: str) -> Child:
-        pid = int((self._thread(order_id)[2] or "").split(":")[1])
-        parents = {p.pid for p in psutil.Process(pid).parents()}
-        return next(w for w in self.workers if w.pid in parents)
+    def replace(self, worker: Child) -> None:
+        """A new worker for one that has ended."""
+        if worker.wait(20) is None:
+            raise BenchFailed(f"{worker} did not end.")
+        (new,) = self.rig.workers(1, slots=1)
+        self.workers[self.workers.index(worker)] = new
 
-    def _leader(self) -> Child:
-        name = until(lambda: self.rig.value("sweep_leader"), 10, "a sweep leader")
-        return next(w for w in self.workers if w.name in name)
+    def leader(self) -> Child:
+        """The worker that leads the sweep."""
+        name = until(lambda: self.rig.value("sweep_leader"), 20, "a leader of the sweep")
+        return next(w for w in self.workers if name == f"fleet-sweeper {w.name}")
 
-    def _stops(self, worker: Child) -> bool:
-        return bool(self.rig.value("bench_draining", worker=worker.name))
+    def _worker_of(self, thread_id: str) -> Child:
+        slot = slot_pid(self.look(thread_id)[2])
+        return next(w for w in self.workers if slot in children(w.pid))
 
 
-def measure(rig: Rig, kills: int, terms: int = 5) -> dict[str, Any]:
-    """Kills of each kind, and the percentiles over all of them."""
-    pair = Pair(rig)
-    took = {kind: [pair.takeover(kind) for _ in range(kills)] for kind in KINDS}
-    everything = sorted(t for times in took.values() for t in times)
-    stops = [pair.sigterm() for _ in range(terms)]
-    for worker in pair.workers:
-        worker.terminate()
+def slot_pid(owner: str | None) -> int:
+    """The process of a thread's owner, ``host:pid:thread``."""
+    if owner is None:
+        raise BenchFailed("A refund that should be held has no owner.")
+    return int(owner.rsplit(":", 2)[1])
+
+
+def _kill(workers: Workers, kind: str) -> float:
+    """One kill; seconds from it to the next claim."""
+    leader = workers.leader()
+    wanted = {"leader": leader, "pool_child": None}.get(
+        kind, next(w for w in workers.workers if w is not leader)
+    )
+    thread_id, worker = workers.hold(wanted)
+    epoch, _, owner = workers.look(thread_id)
+    # Any moment between two ticks of the sweep is as likely as another.
+    time.sleep(random.uniform(0.1, 0.6))
+    begun = time.monotonic()
+    if kind == "pool_child":
+        os.kill(slot_pid(owner), signal.SIGKILL)
+    else:
+        worker.kill_group()
+    until(lambda: workers.look(thread_id)[0] > epoch, 60, "the takeover", interval=_LOOK)
+    took = time.monotonic() - begun
+    workers.finish(thread_id)
+    if kind == "pool_child":
+        dead = {slot_pid(owner)}
+        until(lambda: set(children(worker.pid)) - dead, 20, "the pool to be whole again")
+    else:
+        workers.replace(worker)
+    return took
+
+
+def measure(workers: Workers, kills: int, say: Say) -> dict[str, Any]:
+    """So many kills of each kind; percentiles over all and for each kind."""
+    took: dict[str, list[float]] = {}
+    for kind in KINDS:
+        took[kind] = [_kill(workers, kind) for _ in range(kills)]
+        say(f"{kind} killed {kills} times: longest takeover {max(took[kind]):.2f} s")
+    workers.rig.check_books()
+    everything = [t for times in took.values() for t in times]
     return {
         "takeover_p50_s": percentile(everything, 50),
         "takeover_p99_s": percentile(everything, 99),
-        "takeover": {
-            kind: {"p50_s": percentile(sorted(t), 50), "max_s": max(t), "kills": len(t)}
-            for kind, t in took.items()
-        },
-        "sigterm": {
-            "slot_free_max_s": max(s["slot_free_s"] for s in stops),
-            "slot_free_p50_s": statistics.median(s["slot_free_s"] for s in stops),
-            "crashes": sum(s["crashes"] for s in stops),
-        },
+        "takeover": {kind: summary(times) for kind, times in took.items()},
+    }
+
+
+def summary(times: list[float]) -> dict[str, Any]:
+    """Seconds, and where they lie."""
+    return {
+        "count": len(times),
+        "p50_s": percentile(times, 50),
+        "p99_s": percentile(times, 99),
+        "max_s": percentile(times, 100),
+        "seconds": [round(t, 3) for t in times],
     }
 
 
 def percentile(values: list[float], rank: int) -> float:
-    """Nearest rank, of sorted values."""
-    return values[max(0, -(-rank * len(values) // 100) - 1)]
+    """Nearest rank: one of the values, never less than was measured."""
+    place = max(1, -(-rank * len(values) // 100))
+    return round(sorted(values)[place - 1], 3)

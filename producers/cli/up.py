@@ -1,6 +1,7 @@
 """`fleet up`: the whole stack in the foreground, its data kept; Ctrl-C stops all of it."""
 
 import os
+import shutil
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -107,8 +108,8 @@ def _flower(addresses: "Addresses") -> str:
 
 
 def _examples(addresses: "Addresses") -> list[str]:
-    fleet = "./fleet" if Path("fleet").is_file() else "fleet"
-    celery = _near(Path(sys.executable).with_name("celery"))
+    fleet = "./fleet" if Path("fleet").is_file() else _command("fleet")
+    celery = _command("celery")
     lines = [f"cd {Path.cwd()}"]
     if os.environ.get("FLEET_DATA_DIR"):
         lines += [f"export FLEET_DATA_DIR={addresses.data_dir}"]
@@ -120,6 +121,11 @@ def _examples(addresses: "Addresses") -> list[str]:
     elif addresses.graphs:
         lines += [f"{fleet} submit {addresses.graphs[0]} KEY --input '{{}}' --wait 30"]
     return [*lines, f"{fleet} threads", f"{celery} -A workers inspect active"]
+
+
+def _command(name: str) -> str:
+    """How a command of our environment is called from here."""
+    return name if shutil.which(name) else _near(Path(sys.executable).with_name(name))
 
 
 def _near(path: Path) -> str:
