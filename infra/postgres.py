@@ -27,7 +27,8 @@ _SERVER_OPTIONS = (
 def connect(url: str, application_name: str, **kwargs: Any) -> psycopg.Connection[Any]:
     """Open a session in autocommit mode, named ``application_name`` in pg_stat_activity.
 
-    Raises PostgresUnavailable when the server refuses, is too old or does not answer in 5 s.
+    Raises PostgresUnavailable when the server refuses, is too old or does not answer in 5 s,
+    PoolerRefused when a pooler refuses the session's options.
     """
     try:
         conninfo = make_conninfo(
@@ -48,6 +49,13 @@ def connect(url: str, application_name: str, **kwargs: Any) -> psycopg.Connectio
             f"The Postgres URL is not usable: {exc}.", "Correct FLEET_POSTGRES_URL."
         ) from exc
     except psycopg.OperationalError as exc:
+        if "unsupported startup parameter" in str(exc):
+            # PgBouncer's words, in either mode: options would reach one session of many.
+            raise PoolerRefused(
+                "The Postgres URL goes through a pooler that refuses our session's options; a "
+                "transaction pooler could not hold our locks either.",
+                "Give FLEET_POSTGRES_URL the server's own address.",
+            ) from exc
         raise PostgresUnavailable(
             f"Postgres is not reachable: {_first_line(exc)}.",
             "Start it (for example with `fleet up`) or correct FLEET_POSTGRES_URL.",

@@ -37,7 +37,9 @@ class TurnsRequest(Request):  # type: ignore[misc]
     """Celery's request in the parent; a lost child is looked after at once."""
 
     def on_failure(self, exc_info: Any, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(exc_info.exception, WorkerLostError) and _sweeper is not None:
+        # billiard hands over most exceptions wrapped in one that carries the traceback.
+        exc = getattr(exc_info.exception, "exc", exc_info.exception)
+        if isinstance(exc, WorkerLostError) and _sweeper is not None:
             _sweeper.kick()
         return super().on_failure(exc_info, *args, **kwargs)
 

@@ -101,9 +101,21 @@ class Command:
 
 def gone(family: list[psutil.Process], timeout: float = 5.0) -> None:
     """Wait until none of the processes is there any more."""
-    _, alive = psutil.wait_procs(family, timeout)
-    left = [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
-    assert not left, left
+
+    def none() -> bool:
+        left = [process for process in family if _lives(process)]
+        assert not left, left
+        return True
+
+    eventually(none, timeout)
+
+
+def _lives(process: psutil.Process) -> bool:
+    """Zombies do not: where pid 1 reaps nothing they stay for ever."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def temporary_folder_of(family: list[psutil.Process]) -> Path:

@@ -5,12 +5,12 @@ own orders share database, broker and workers.
 """
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Barrier
-from typing import Any, TypeVar
+from typing import Any, LiteralString
 from urllib.parse import urlsplit
 
 import redis
@@ -20,8 +20,6 @@ from infra.valkey_server import DATABASES
 from producers import Fleet
 from tests.harness import Broker, Database, Databases, Shop, eventually
 from tests.worker_processes import Worker, Workers
-
-T = TypeVar("T")
 
 INPUT = {"user_id": "u_42"}
 BELOW, ABOVE = "141.50", "1500.00"
@@ -118,11 +116,11 @@ def start(workers: Workers, number: int, **options: Any) -> list[Worker]:
     return started
 
 
-def at_once(calls: list[Callable[[], T]]) -> list[T | Exception]:
+def at_once(calls: Sequence[Callable[[], Any]]) -> list[Any]:
     """Run the calls in threads that start together; what each gave or raised, in order."""
     gate = Barrier(len(calls))
 
-    def run(call: Callable[[], T]) -> T | Exception:
+    def run(call: Callable[[], Any]) -> Any:
         gate.wait(10)
         try:
             return call()
@@ -177,15 +175,16 @@ def open_mail(database: Database) -> list[tuple[Any, ...]]:
     )
 
 
-def locks(database: Database) -> list[tuple[Any, ...]]:
-    """Advisory locks held in this database, but for the sweep's lead."""
-    return database.fetch(
-        """SELECT a.application_name, l.classid, l.objid FROM pg_locks l JOIN pg_stat_activity a USING (pid)
-        WHERE l.locktype = 'advisory'
-          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-          AND ((l.classid::bigint << 32) | l.objid::bigint)
-              <> hashtextextended('fleet.sweeper', 3)"""
-    )
+_LOCKS: LiteralString = """SELECT a.application_name, l.key = hashtextextended('fleet.sweeper', 3)
+    FROM (SELECT pid, (classid::bigint << 32) | objid::bigint AS key FROM pg_locks
+          WHERE locktype = 'advisory' AND granted AND database =
+              (SELECT oid FROM pg_database WHERE datname = current_database())) AS l
+    JOIN pg_stat_activity a USING (pid)"""
+
+
+def locks(database: Database) -> list[str]:
+    """Who holds advisory locks in this database, but for the sweep's lead."""
+    return [name for name, leads in database.fetch(_LOCKS) if not leads]
 
 
 def idle_in_transaction(database: Database) -> list[tuple[Any, ...]]:
@@ -206,9 +205,5 @@ def is_at_rest(database: Database, broker: Broker) -> bool:
 
 def leader(database: Database) -> str:
     """Name of the worker that leads the sweep."""
-    sql = """SELECT a.application_name FROM pg_locks l JOIN pg_stat_activity a USING (pid)
-        WHERE l.locktype = 'advisory' AND l.granted
-          AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-          AND ((l.classid::bigint << 32) | l.objid::bigint) = hashtextextended('fleet.sweeper', 3)"""
-    name = eventually(lambda: database.value(sql), timeout=5)
-    return str(name).removeprefix("fleet-sweeper ")
+    found = eventually(lambda: [n for n, leads in database.fetch(_LOCKS) if leads], timeout=5)
+    return str(found[0]).removeprefix("fleet-sweeper ")

@@ -210,6 +210,20 @@ def test_a_process_killed_during_its_call_is_replaced_within_two_seconds(it: Sta
     assert crashes(it.database, order) == [1]
 
 
+@pytest.mark.xfail(reason="Celery may take five seconds to notice that a process of its pool died")
+def test_a_worker_with_one_process_replaces_it_within_two_seconds(
+    workers: Workers, database: Database, fleet: Fleet, shop: Shop
+) -> None:
+    """Nobody else is there: a new process of the same pool takes over, however often."""
+    (worker,) = start(workers, 1, concurrency=1)
+    for _ in range(3):
+        (order,) = held_orders(shop, fleet, 1)
+        epoch, since = fleet.status(f"refund:{order}").epoch, time.monotonic()
+        worker.kill_pool_child()
+        assert taken_over_after(database, order, epoch, since) < 2
+        refunded_and_notified_once(shop, order)
+
+
 @pytest.mark.parametrize("victim", ["follower", "leader", "parent of the leader"])
 def test_a_worker_killed_beside_an_idle_one_is_replaced_within_two_seconds(
     workers: Workers, database: Database, broker: Broker, fleet: Fleet, shop: Shop, victim: str

@@ -437,5 +437,6 @@ def test_fifty_threads_on_two_workers_all_end(it: Standing) -> None:
     for receipt in receipts:
         it.ends(receipt.thread_id)
     refunded_and_notified_once(it.shop, *orders)
+    assert all("turn of refund:" in worker.log() for worker in it.workers)
     assert forks(it.database) == []
     assert eventually(lambda: is_at_rest(it.database, it.broker))

@@ -15,7 +15,7 @@ import pytest
 from infra.devservers import Child, Stack
 from producers import Fleet
 from tests.acceptance.pooler import TransactionPooler
-from tests.acceptance.standing import INPUT, Standing, crashes, standing, start
+from tests.acceptance.standing import Standing, crashes, standing, start
 from tests.harness import Broker, Database, Databases, Shop, clean_environment, eventually
 from tests.worker_processes import Worker, Workers
 
@@ -218,16 +218,7 @@ def test_a_worker_refuses_a_database_without_migrations(
     assert "lacks" in said and "fleet migrate" in said
 
 
-@pytest.mark.parametrize(
-    "takes_options",
-    [
-        True,
-        pytest.param(
-            False,
-            marks=pytest.mark.xfail(reason="infra.postgres calls this pooler an unreachable Postgres"),
-        ),
-    ],
-)
+@pytest.mark.parametrize("takes_options", [True, False])
 def test_a_worker_refuses_a_transaction_pooler(
     takes_options: bool, database: Database, broker: Broker, tmp_path: Path
 ) -> None:

@@ -100,7 +100,7 @@ class Screen:
     def show(self, ended: "Ended") -> None:
         """The end: the table on stdout, the verdict beside it."""
         out = Console(highlight=False)
-        table = Table(title=None, pad_edge=False)
+        table = Table()
         for heading in ("order", "amount", "decision", "status"):
             table.add_column(heading, justify="right" if heading == "amount" else "left")
         for heading in ("attempts", "calls at the shop", "refunds at the shop"):
