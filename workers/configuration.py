@@ -5,16 +5,27 @@ lost worker (the sweeper takes over in a second), prefetch 1, no ETA, JSON only,
 backend, and a running turn is left alone when the broker drops.
 """
 
+import ssl
 import sys
 
+from celery.concurrency.asynpool import AsynPool
 from kombu.transport import TRANSPORT_ALIASES
 
 from infra.errors import FleetError
 from infra.settings import get_settings
 
+
+def _kombu_url(url: str) -> str:
+    """kombu's name for a Unix socket; every other URL is the one redis-py takes."""
+    if not url.startswith("unix://"):
+        return url
+    path, _, options = url.removeprefix("unix://").partition("?")
+    return f"redis+socket://{path}?{options.replace('db=', 'virtual_host=')}"
+
+
 try:
     _settings = get_settings()
-    broker_url = _settings.require_redis()
+    broker_url = _kombu_url(_settings.require_redis())
 except FleetError as exc:
     # Celery's own commands end up here; a mistake in the settings is the user's.
     sys.exit(f"error: {exc}")
@@ -22,6 +33,9 @@ except FleetError as exc:
 # What is no wake-up must not end the worker: see workers.rejects.
 TRANSPORT_ALIASES["redis"] = TRANSPORT_ALIASES["rediss"] = "workers.rejects:Transport"
 worker_consumer = "workers.rejects:Consumer"
+# Celery looks for a dead process of its pool when the pipe to it closes, which is before the
+# process can be waited for (its threads still end), and then not again for five seconds.
+AsynPool.timers = property(lambda pool: {pool.maintain_pool: 0.1})
 broker_transport_options = {
     # A second line only: takeover comes from the sweeper.
     "visibility_timeout": 3600,
@@ -33,6 +47,9 @@ broker_transport_options = {
     "socket_keepalive": True,
     "health_check_interval": 10,
 }
+if broker_url.startswith("rediss://"):
+    # kombu would take any certificate; our own clients do not.
+    broker_use_ssl = {"ssl_cert_reqs": ssl.CERT_REQUIRED}
 broker_channel_error_retry = True
 broker_connection_retry_on_startup = True
 broker_connection_max_retries = None

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from graphs.ledger import FRESH
 from infra.devservers import Stack
 from tests.acceptance.standing import (
     BELOW,
@@ -74,6 +75,16 @@ def lost(it: Standing, thread: str) -> bool:
     return any(f"turn of {thread} lost" in worker.log() for worker in it.workers)
 
 
+def not_vouched_for(it: Standing, thread: str) -> bool:
+    """Whether the intents' commits are too old for a call without another look at the claim.
+
+    The timeout here is shorter than that: a turn that came back in between would call.
+    """
+    sql = """SELECT bool_and(fleet.now() - first_started_at > %s * interval '1 s')
+        FROM fleet.effects WHERE thread_id = %s"""
+    return bool(it.database.value(sql, FRESH, thread))
+
+
 @contextmanager
 def stopped(it: Standing, point: str) -> Iterator[list[int]]:
     """Arm the point; whatever stopped there goes on at the end, and is in the list then."""
@@ -103,6 +114,8 @@ def test_a_turn_that_was_stopped_writes_nothing_when_it_comes_back(
     with stopped(it, point):
         it.fleet.submit("refund", order, INPUT)
         done = it.ends(thread)
+        if point == "effect.after_intent":
+            eventually(lambda: not_vouched_for(it, thread))
         left = rows(it, thread)
     assert eventually(lambda: lost(it, thread))
     assert rows(it, thread) == left

@@ -356,6 +356,7 @@ def test_an_effect_in_doubt_is_resolved(cli: Cli, fleet: Fleet, database: Databa
     thread = fleet.submit("refund", "A1001", INPUT).thread_id
     store(database, thread, {}, None)
     database.fetch("UPDATE fleet.effects SET state = 'intent', result = NULL, result_type = NULL")
+    database.fetch("UPDATE fleet.threads SET status = 'in_doubt'")
     assert cli("resolve", thread, "r1", "--happened", '{"refund_id": "R1"}').code == 0
     payload = database.value("SELECT payload FROM fleet.messages WHERE kind = 'resolve'")
     assert payload == {"request_id": "r1", "happened": True, "result": {"refund_id": "R1"}}

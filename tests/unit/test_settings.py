@@ -144,5 +144,5 @@ def test_the_graphs_file_beside_the_packages_is_the_fallback() -> None:
 def test_every_error_for_people_has_a_code_of_its_own() -> None:
     """Machines tell the errors apart by their code."""
     kinds = FleetError.__subclasses__()
-    assert len({kind.code for kind in kinds}) == len(kinds) == 9
+    assert len({kind.code for kind in kinds}) == len(kinds) >= 9
     assert str(FleetError("It broke.", "Mend it.")) == "It broke. Mend it."
