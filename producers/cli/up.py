@@ -1,6 +1,7 @@
 """`fleet up`: the whole stack in the foreground, its data kept; Ctrl-C stops all of it."""
 
 import os
+import shlex
 import shutil
 import sys
 from enum import StrEnum
@@ -25,9 +26,14 @@ def register(app: typer.Typer) -> None:
 
 
 Port = Annotated[int | None, typer.Option(min=0, max=65535, help="0: any free one.")]
+DataDir = Annotated[
+    Path | None, typer.Option("--data-dir", help="Where the data is kept; FLEET_DATA_DIR.")
+]
+WithFlower = Annotated[bool, typer.Option("--flower/--no-flower", help="With Flower to look on.")]
 
 
 def up(
+    data_dir: DataDir = None,
     concurrency: Annotated[
         int | None, typer.Option("--concurrency", "-c", min=1, help="Slots; one per core.")
     ] = None,
@@ -35,7 +41,7 @@ def up(
     worker: Annotated[
         bool, typer.Option("--worker/--no-worker", help="With a worker, or start your own.")
     ] = True,
-    flower: Annotated[bool, typer.Option("--flower", help="With Flower to look on.")] = False,
+    flower: WithFlower = False,
     logs: Annotated[bool, typer.Option("--logs", help="Show the logs as they grow.")] = False,
     postgres_port: Port = None,
     redis_port: Port = None,
@@ -52,6 +58,7 @@ def up(
     from ..local.host import Host, Wishes, default_concurrency, own_settings
     from ..local.signals import STOPPED, ending_on_signals
 
+    _choose_folder(data_dir)
     ports = {"postgres": postgres_port, "redis": redis_port}
     ports |= {"shop": shop_port, "flower": flower_port}
     slots = (concurrency or default_concurrency()) if worker else 0
@@ -64,6 +71,23 @@ def up(
         except STOPPED:
             _say("Stopping. Ctrl-C again stops at once.")
     _say("Stopped. The data is kept; `fleet up` goes on with it.")
+
+
+def _choose_folder(given: Path | None) -> None:
+    """Set the option as the setting, for us and for all that we start.
+
+    Raises ServerFailed for a file in the folder's place.
+    """
+    from infra.errors import ServerFailed
+
+    if given is not None:
+        os.environ["FLEET_DATA_DIR"] = str(given.expanduser().absolute())
+    folder = Path(os.environ.get("FLEET_DATA_DIR") or ".")
+    if folder.exists() and not folder.is_dir():
+        raise ServerFailed(
+            f"The data folder {folder} cannot be used: it is a file.",
+            "Choose another with --data-dir or FLEET_DATA_DIR.",
+        )
 
 
 def _say(text: str) -> None:
@@ -110,9 +134,9 @@ def _flower(addresses: "Addresses") -> str:
 def _examples(addresses: "Addresses") -> list[str]:
     fleet = "./fleet" if Path("fleet").is_file() else _command("fleet")
     celery = _command("celery")
-    lines = [f"cd {Path.cwd()}"]
+    lines = [f"cd {shlex.quote(str(Path.cwd()))}"]
     if os.environ.get("FLEET_DATA_DIR"):
-        lines += [f"export FLEET_DATA_DIR={addresses.data_dir}"]
+        lines += [f"export FLEET_DATA_DIR={shlex.quote(str(addresses.data_dir))}"]
     if "refund" in addresses.graphs:
         given = """--input '{"user_id": "u_42"}' --wait 30"""
         lines += [f"{fleet} submit refund A1001 {given}    # small: refunded at once"]

@@ -260,6 +260,26 @@ def test_a_folder_that_will_not_do_is_refused(tmp_path: Path) -> None:
     """With the folder's name and the setting that names another one."""
     line = refused(cwd=tmp_path, data_dir="/proc/fleet")
     assert "/proc/fleet" in line and "FLEET_DATA_DIR" in line
+    (tmp_path / "file").touch()
+    for line in (
+        refused(cwd=tmp_path, data_dir="file"),
+        refused("--data-dir=file", cwd=tmp_path),
+    ):
+        assert "file cannot be used: it is a file" in line and "--data-dir" in line
+
+
+def test_a_folder_named_on_the_command_line_holds_the_data(
+    tmp_path: Path, database: Database, broker: Broker
+) -> None:
+    """Whatever the setting says, and relative to the folder where the command runs."""
+    urls = {"postgres_url": database.url, "redis_url": broker.url, "shop_url": "http://shop.test"}
+    up = Up(tmp_path, "--data-dir=my data", "--no-worker", data_dir="/proc/fleet", **urls)
+    try:
+        assert up.start()["data_dir"] == str(tmp_path / "my data")
+        assert (tmp_path / "my data" / "stack.toml").exists()
+        assert up.stop() == 0
+    finally:
+        up.close()
 
 
 def test_given_servers_that_do_not_answer_are_refused(
