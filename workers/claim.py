@@ -97,7 +97,8 @@ class WriteRefused(Control):
     """Postgres refused the turn's rows themselves (not the connection, not the epoch)."""
 
     def __init__(self, error: psycopg.Error) -> None:
-        super().__init__(f"Postgres refused the turn's rows: {str(error).strip()}")
+        said = error.diag.message_primary or str(error).strip()
+        super().__init__(f"Postgres refused the turn's rows: {said}")
         # Classes 53 to 58: resources, limits, an operator's intervention, the system.
         self.transient = (error.sqlstate or "")[:2] in ("40", "53", "54", "55", "57", "58")
 

@@ -56,6 +56,11 @@ class Slot:
             set_json_loads(orjson.loads, self._conn)
         return self._conn
 
+    def disconnect(self) -> None:
+        """Close the session and all of its locks with it."""
+        if self._conn is not None:
+            self._conn.close()
+
     def claim(self, thread_id: str) -> Claimed:
         """Claim by name. A dead idle connection is replaced once: nothing was begun on it."""
         try:

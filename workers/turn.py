@@ -63,7 +63,9 @@ class Turn:
                     return self._steps(following)
             self.outcome = Outcome(Kind.RELEASED, delay=0.0)
             return self._finish(None)
-        except ClaimLost as lost:
+        except (ClaimLost, WriteRefused) as lost:
+            # Whatever lock this session still holds goes with it.
+            self.slot.disconnect()
             self.outcome = Outcome(Kind.LOST, str(lost))
             log.warning("turn of %s lost: %s", self.claimed.thread_id, lost)
             return None
@@ -235,8 +237,18 @@ class Turn:
         if shutdown.requested():
             # What is claimed now could only be released again.
             following = None
-        reply = self.claim.finish(end(outcome, self.claimed.seq, delay), following)
+        reply = self._end(delay, following)
         return reply if reply.result == "claimed" else None
+
+    def _end(self, delay: float, following: dict[str, Any] | None) -> Claimed:
+        try:
+            return self.claim.finish(end(self.outcome, self.claimed.seq, delay), following)
+        except WriteRefused as refused:
+            # The rows can't be written, the reason can: the turn ends without them.
+            kind = Kind.RETRY if refused.transient else Kind.DEAD
+            self.outcome = Outcome(kind, str(refused))
+            written = end(self.outcome, self.claimed.seq, self.slot.settings.backoff_base)
+            return self.claim.finish(written, following)
 
     # Looking things up
 
