@@ -9,6 +9,7 @@ import ssl
 import sys
 
 from celery.concurrency.asynpool import AsynPool
+from kombu.transport import TRANSPORT_ALIASES
 
 from infra.errors import FleetError
 from infra.settings import get_settings
@@ -29,6 +30,9 @@ except FleetError as exc:
     # Celery's own commands end up here; a mistake in the settings is the user's.
     sys.exit(f"error: {exc}")
 
+# What is no wake-up must not end the worker: see workers.rejects.
+TRANSPORT_ALIASES["redis"] = TRANSPORT_ALIASES["rediss"] = "workers.rejects:Transport"
+worker_consumer = "workers.rejects:Consumer"
 # Celery looks for a dead process of its pool when the pipe to it closes, which is before the
 # process can be waited for (its threads still end), and then not again for five seconds.
 AsynPool.timers = property(lambda pool: {pool.maintain_pool: 0.1})

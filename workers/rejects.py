@@ -1,22 +1,23 @@
 """Messages in the queue that are no wake-ups: set aside with their reason, and the next one taken.
 
-Anybody can write to a broker's list, and what is written there can end a worker: kombu 5.7
-raises out of its event loop on an item that is no JSON or lacks a part of the envelope,
-Celery 5.7 on headers and bodies of another shape than its own (a time limit that is a
-number, a body of two items), and other ones lose it a slot. So each item is read where it
-is popped. What names a thread is handed on as a wake-up written anew, so nothing of the
-rest reaches kombu or Celery; all else goes to ``fleet.rejected_wakeups``, and looks to kombu
-like an empty queue. A wake-up holds nothing that can be lost.
+Anybody can write to a broker's list. kombu and Celery log most of what they can't read and
+drop it, but some of it ends the worker: an item that is no JSON or lacks what kombu's Redis
+transport takes for granted raises out of the event loop (kombu 5.7), as does a message
+without an id (Celery 5.7). So it is looked at before they use it: each item where it is
+popped, in :class:`Channel`, and each message where it is received, in :class:`Consumer`.
+Both put it in ``fleet.rejected_wakeups``; a wake-up holds nothing that can be lost.
 """
 
-import base64
 import logging
-from typing import Annotated, Any, Literal
+from collections.abc import Callable, Container
+from typing import Any
 
 import psycopg
-from celery import bootsteps
+from celery.worker.consumer import Consumer as CeleryConsumer
+from kombu.transport import redis, virtual
+from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
-from pydantic import BaseModel, ConfigDict, Field, Strict, TypeAdapter, ValidationError
+from kombu.utils.objects import cached_property
 
 from infra.errors import FleetError
 from infra.postgres import connect
@@ -24,23 +25,25 @@ from infra.settings import get_settings
 from infra.sql import query
 from producers.errors import InvalidKey
 from producers.messages import split_thread_id
-from producers.wakeup import TASK, VERSION, message
+from producers.wakeup import TASK, VERSION
 
 log = logging.getLogger("fleet.rejects")
 
 #: Characters of a reason and of a body that are kept.
 _LONGEST = 4000
+#: What a body or a header of any shape may raise in code that expects another.
+_MISFITS = (LookupError, TypeError, ValueError, AttributeError)
 
 
 def set_aside(reason: str, body: Any) -> None:
-    """Record a message that can't be served. When that fails the log has the reason: no error."""
+    """Record a message that can't be served. When that fails the log has it: no error."""
     reason = _text(reason)
     log.error("a message in the queue was set aside: %s", reason)
     try:
         with connect(get_settings().require_postgres(), "fleet-rejects") as conn:
             conn.execute(query("reject_wakeup"), {"reason": reason, "body": _text(body)})
     except (psycopg.Error, FleetError) as exc:
-        log.error("it could not be recorded: %s", str(exc).strip())
+        log.error("it could not be recorded (%s): %s", str(exc).strip(), _text(body)[:200])
 
 
 def _text(value: Any) -> str:
@@ -52,121 +55,126 @@ def _text(value: Any) -> str:
 # Where an item is popped
 
 
-class Screen(bootsteps.StartStopStep):  # type: ignore[misc]
-    """Stands between the broker and kombu; started anew with each connection."""
+class Channel(redis.Channel):
+    """kombu's channel, but for items that it could not make a message of."""
 
-    requires = ("celery.worker.consumer.tasks:Tasks",)
+    @cached_property
+    def client(self) -> Any:
+        """The client that pops. A reply of None is an empty queue to kombu."""
+        client = super().client
+        client.set_response_callback("BRPOP", self._popped)
+        return client
 
-    def start(self, consumer: Any) -> None:
-        """Look at each reply of the client that pops, before kombu does."""
-        channel = consumer.task_consumer.channel
-        parse = channel.client.response_callbacks["BRPOP"]
+    def _popped(self, reply: Any, **_: Any) -> tuple[bytes, bytes] | None:
+        if not reply:
+            return None
+        queue, item = reply
+        if problem := self._problem(item):
+            set_aside(problem, item)
+            return None
+        return queue, item
 
-        def look(reply: Any, **options: Any) -> tuple[bytes, bytes] | None:
-            popped = parse(reply, **options)
-            if not popped:
-                return None
-            key, item = popped
+    def _problem(self, item: bytes) -> str | None:
+        """Why kombu can't make a message of the item."""
+        try:
+            payload = loads(bytes_to_str(item))  # type: ignore[no-untyped-call]
+        except Exception as exc:
+            return f"it is not JSON: {exc}"
+        try:
+            properties = payload["properties"]
+            found = properties["delivery_info"]
+            fits = (
+                isinstance(properties["delivery_tag"], str)
+                and isinstance(found["exchange"], str)
+                and isinstance(found["routing_key"], str)
+                and isinstance(payload.get("headers") or {}, dict)
+            )
+            body = fits and self.Message(payload, channel=self).body  # type: ignore[no-untyped-call]
+        except Exception as exc:
+            return f"it is no Celery message: {type(exc).__name__}: {exc}"
+        if not isinstance(body, str | bytes):
+            return "it is no Celery message: its properties, headers or body have another form"
+        return None
+
+
+class Transport(redis.Transport):
+    """kombu's Redis transport with the channel above."""
+
+    Channel = Channel
+
+
+# Where a message is received
+
+
+class Consumer(CeleryConsumer):  # type: ignore[misc]
+    """Celery's consumer, but for messages that no task of ours can run."""
+
+    def create_task_handler(self, *args: Any, **kwargs: Any) -> Callable[[virtual.Message], None]:
+        """Celery's handler, given only what it can handle."""
+        handle = super().create_task_handler(*args, **kwargs)
+
+        def on_task_received(message: virtual.Message) -> None:
+            if problem := problem_of(message, self.app.tasks):
+                self.set_aside(message, problem)
+                return
             try:
-                thread_id = read(item)
-            except NotAWakeUp as problem:
-                set_aside(str(problem), item)
-                return None
-            # kombu's key of a queue; at another priority than the first it has a suffix.
-            queue = key.decode().partition(channel.sep)[0]
-            return key, message(queue, thread_id).encode()
+                handle(message)
+            except _MISFITS as exc:
+                self.set_aside(message, f"Celery can't run it: {type(exc).__name__}: {exc}")
 
-        channel.client.set_response_callback("BRPOP", look)
+        return on_task_received
 
+    def set_aside(self, message: virtual.Message, reason: str) -> None:
+        """Record the message, then let the broker forget it."""
+        set_aside(reason, message.body)
+        if not message.acknowledged:
+            message.reject_log_error(log, self.connection_errors)  # type: ignore[no-untyped-call]
 
-# What a wake-up is
+    def on_decode_error(self, message: virtual.Message, exc: Exception) -> None:
+        """A body that can't be read: its compression or its encoding."""
+        self.set_aside(message, f"its body can't be read: {exc}")
 
+    def on_unknown_message(self, body: Any, message: virtual.Message) -> None:
+        """A message that names no task."""
+        self.set_aside(message, "it names no task")
 
-class NotAWakeUp(Exception):
-    """Why an item can't be served."""
+    def on_unknown_task(self, body: Any, message: virtual.Message, exc: Exception) -> None:
+        """A task that this worker does not have."""
+        self.set_aside(message, f"it names a task that is not known: {exc}")
 
-
-class _Part(BaseModel):
-    """Extra fields are nobody's business: they are not handed on."""
-
-    model_config = ConfigDict(extra="ignore")
-
-
-Text = Annotated[str, Strict(), Field(min_length=1)]
-
-
-class _Destination(_Part):
-    exchange: Annotated[str, Strict()]
-    routing_key: Text
+    def on_invalid_task(self, body: Any, message: virtual.Message, exc: Exception) -> None:
+        """Headers that Celery refuses."""
+        self.set_aside(message, f"Celery can't run it: {exc}")
 
 
-class _Properties(_Part):
-    delivery_tag: Text
-    delivery_info: _Destination
-    body_encoding: Literal["base64"]
-
-
-class _Headers(_Part):
-    """A wake-up that names a time is refused: due times live in Postgres, and a time limit
-    would end the process in the middle of a turn."""
-
-    task: Literal["fleet.turns"]
-    id: Text
-    eta: None = None
-    expires: None = None
-    timelimit: tuple[None, None] | None = None
-    compression: None = None
-
-
-class _Envelope(_Part):
-    """Celery's message protocol 2 as kombu's Redis transport stores it."""
-
-    content_type: Literal["application/json"] = Field(alias="content-type")
-    content_encoding: Literal["utf-8"] = Field(alias="content-encoding")
-    headers: _Headers
-    properties: _Properties
-    body: Text
-
-
-_Body = TypeAdapter(tuple[list[Any], dict[str, Any], dict[str, Any]])
-
-
-def read(item: bytes) -> str:
-    """The thread that the wake-up names. Raises NotAWakeUp, and nothing else."""
+def problem_of(message: virtual.Message, tasks: Container[str]) -> str | None:
+    """Why the message can't be run, or None. Celery's message protocol 2 only."""
+    headers = message.headers
+    name = headers.get("task")
+    if not isinstance(name, str):
+        return "it is no Celery message: it has no header that names a task"
+    if name not in tasks:
+        return f"it names the task {name!r}, which is not known"
+    if not isinstance(headers.get("id"), str):
+        return "it is no Celery message: it has no id"
+    if any(headers.get("timelimit") or ()):
+        return "it has a time limit, which would end the process in the middle of a turn"
     try:
-        envelope = _Envelope.model_validate(_json(item, "it"))
-    except ValidationError as exc:
-        raise NotAWakeUp(f"it is no wake-up: {_first(exc)}") from None
-    try:
-        body = base64.b64decode(envelope.body, validate=True)
-    except ValueError as exc:
-        raise NotAWakeUp(f"its body is not base64: {exc}") from None
-    try:
-        args, kwargs, _ = _Body.validate_python(_json(body, "its body"))
-    except ValidationError as exc:
-        raise NotAWakeUp(f"its body does not hold arguments: {_first(exc)}") from None
-    if len(args) != 1 or kwargs.keys() - {"v"}:
-        raise NotAWakeUp(f"{TASK} takes one argument, the thread's id")
+        args, kwargs, embedded = message.decode()  # type: ignore[no-untyped-call]
+    except Exception as exc:
+        return f"its body can't be read: {type(exc).__name__}: {exc}"
+    if not (isinstance(args, list) and isinstance(kwargs, dict) and isinstance(embedded, dict)):
+        return "its body can't be read: it does not hold arguments"
+    return _wrong_arguments(args, kwargs) if name == TASK else None
+
+
+def _wrong_arguments(args: list[Any], kwargs: dict[str, Any]) -> str | None:
+    if len(args) != 1 or not isinstance(args[0], str) or kwargs.keys() - {"v"}:
+        return f"{TASK} takes one argument, the thread's id"
     if (version := kwargs.get("v", VERSION)) != VERSION:
-        raise NotAWakeUp(f"version {version!r} of a wake-up is not known: is this worker too old?")
+        return f"version {version!r} of the wake-up is not known: this worker may be too old"
     try:
         split_thread_id(args[0])
     except InvalidKey as exc:
-        raise NotAWakeUp(f"its argument can't be a thread: {exc}") from None
-    thread_id: str = args[0]
-    return thread_id
-
-
-def _json(text: bytes, what: str) -> Any:
-    try:
-        return loads(text.decode())
-    except Exception as exc:
-        # Nesting too deep, or kombu's own types, whose makers raise what they like.
-        raise NotAWakeUp(f"{what} is not JSON: {exc}") from None
-
-
-def _first(exc: ValidationError) -> str:
-    """Where the first fault is and which; nothing of what was there."""
-    error = exc.errors(include_input=False, include_url=False)[0]
-    place = ".".join(str(part) for part in error["loc"])
-    return f"{place}: {error['msg']}" if place else error["msg"]
+        return f"{args[0]!r} can't be a thread: {exc}"
+    return None

@@ -24,7 +24,6 @@ from infra.settings import get_settings
 from workers import shutdown
 from workers.app import app
 from workers.drain import drain
-from workers.rejects import Screen
 from workers.slot import Slot
 from workers.sweeper import Sweeper
 
@@ -136,7 +135,6 @@ def _stop_sweeper(**_: Any) -> None:
         _sweeper.stop()
 
 
-app.steps["consumer"].add(Screen)
 signals.worker_init.connect(_check)
 signals.worker_ready.connect(_start_sweeper)
 signals.worker_process_init.connect(_warm_up)

@@ -11,9 +11,8 @@ from collections.abc import Sequence
 from infra.sql import query
 from producers.bench.rig import BenchFailed, Rig
 
-#: Seconds between looks: the producer's own queries cost too, and are counted with the rest.
+# Of a producer that polls: its queries are counted with the rest.
 _PAUSE = 0.02
-_LONGEST_PAUSE = 0.25
 
 
 def refund_all(rig: Rig, orders: Sequence[str], batch: int, deadline: float) -> None:
@@ -24,22 +23,21 @@ def refund_all(rig: Rig, orders: Sequence[str], batch: int, deadline: float) -> 
     """
     waiting, answered = list(reversed(orders)), 0
     while answered < len(orders):
-        if now := [waiting.pop() for _ in range(min(batch, len(waiting)))]:
-            rig.fleet.submit_many([("refund", order_id, {"user_id": "u_42"}) for order_id in now])
+        now = [waiting.pop() for _ in range(min(batch, len(waiting)))]
+        rig.fleet.submit_many([("refund", order_id, {"user_id": "u_42"}) for order_id in now])
         asked = rig.conn.execute(query("bench_questions")).fetchall()
         for thread_id, question_id in asked:
             rig.fleet.answer(thread_id, question_id, "approved")
         answered += len(asked)
         if not waiting and not asked:
-            _pause(_PAUSE, deadline)
-    while left := rig.value("bench_unfinished"):
-        # A few looks only, close to each other near the end.
-        _pause(min(_LONGEST_PAUSE, 0.002 * left), deadline)
+            _pause(deadline)
+    while rig.value("bench_unfinished"):
+        _pause(deadline)
 
 
-def _pause(seconds: float, deadline: float) -> None:
+def _pause(deadline: float) -> None:
     if time.monotonic() > deadline:
         raise BenchFailed(
-            "The fleet did not finish its refunds in time.", "Run it again on an idle machine."
+            "The fleet did not finish its refunds in time.", "See docs/benchmarks.md."
         )
-    time.sleep(seconds)
+    time.sleep(_PAUSE)
