@@ -85,6 +85,8 @@ class Channel(redis.Channel):
             found = properties["delivery_info"]
             fits = (
                 isinstance(properties["delivery_tag"], str)
+                # A lone surrogate can't be sent to Redis, and kombu sends the tag.
+                and properties["delivery_tag"].isascii()
                 and isinstance(found["exchange"], str)
                 and isinstance(found["routing_key"], str)
                 and isinstance(payload.get("headers") or {}, dict)
@@ -157,7 +159,8 @@ def problem_of(message: virtual.Message, tasks: Container[str]) -> str | None:
         return f"it names the task {name!r}, which is not known"
     if not isinstance(headers.get("id"), str):
         return "it is no Celery message: it has no id"
-    if any(headers.get("timelimit") or ()):
+    # Celery fails on another shape only after it has taken a slot, which is then gone.
+    if headers.get("timelimit") not in (None, [None, None]):
         return "it has a time limit, which would end the process in the middle of a turn"
     try:
         args, kwargs, embedded = message.decode()  # type: ignore[no-untyped-call]

@@ -88,6 +88,12 @@ STRANGE: dict[str, tuple[bytes | dict[str, Any] | list[Any], str]] = {
     "NUL": (with_body([["refund:A\0"], {}, {}]), "can't be a thread"),
     "eta": (with_headers(eta="the day after"), "Celery can't run it"),
     "time limit": (with_headers(timelimit=["x", 1]), "time limit"),
+    "a number as time limit": (with_headers(timelimit=7), "time limit"),
+    "half a time limit": (with_headers(timelimit=[None]), "time limit"),
+    "no tag that Redis takes": (
+        envelope(properties=envelope()["properties"] | {"delivery_tag": "\ud800"}),
+        "no Celery message",
+    ),
     "unknown thread": (envelope(), "no thread refund:nobody"),
 }
 
