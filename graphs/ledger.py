@@ -14,6 +14,7 @@ from typing import Any, Literal, Protocol
 from graphs import position, request_ids
 from graphs.control import ClaimLost, Control, RetryLater
 from graphs.errors import AmbiguousEffect, EffectOutsideTurn
+from infra.settings import get_settings
 
 #: Seconds that a barrier vouches for the claim.
 FRESH = 2.0
@@ -197,7 +198,8 @@ class Ledger:
         """Raise a control error unless the call may be sent now."""
         with self._lock:
             self._require_going()
-        if self.turn.last_barrier_age() >= FRESH:
+        # Never longer than a hung turn keeps its claim: the sweep may have ended it by then.
+        if self.turn.last_barrier_age() >= min(FRESH, get_settings().turn_timeout / 2):
             self.turn.check()
             self._require_open()
 

@@ -79,13 +79,13 @@ class Standing:
     def asked(self, amount: str = ABOVE) -> tuple[str, str]:
         """(thread_id, question_id) of an order that waits for its approval."""
         thread = f"refund:{self.order(amount)}"
-        status = self.fleet.wait(thread, 10)
+        status = self.fleet.wait(thread, 30)
         assert status.question is not None, status
         return thread, status.question.question_id
 
     def ends(self, thread: str, status: str = "done") -> Any:
         """The thread's status, once it has settled in this one."""
-        found = self.fleet.wait(thread, 15)
+        found = self.fleet.wait(thread, 30)
         assert found.status == status, found
         return found
 

@@ -249,7 +249,7 @@ def test_a_worker_killed_beside_an_idle_one_is_replaced_promptly(
     by_worker = {holder(database, workers, order): order for order in orders}
     lost = by_worker[dies]
     shop.release(by_worker[idle])
-    fleet.wait(f"refund:{by_worker[idle]}", 5)
+    fleet.wait(f"refund:{by_worker[idle]}", 30)
     epoch, since = fleet.status(f"refund:{lost}").epoch, time.monotonic()
     if victim.startswith("parent"):
         os.kill(dies.pid, signal.SIGKILL)
@@ -269,7 +269,7 @@ def test_a_fleet_killed_as_a_whole_goes_on_when_it_is_started_again(
     pair = start(workers, 2, concurrency=1)
     waiting = shop.new_order(ABOVE)
     fleet.submit("refund", waiting, INPUT)
-    question = fleet.wait(f"refund:{waiting}", 10).question
+    question = fleet.wait(f"refund:{waiting}", 30).question
     orders = [*held_orders(shop, fleet, 2), shop.new_order(BELOW), shop.new_order(BELOW)]
     fleet.submit("refund", orders[2], INPUT)
     for worker in pair:
@@ -279,7 +279,7 @@ def test_a_fleet_killed_as_a_whole_goes_on_when_it_is_started_again(
     fleet.answer(f"refund:{waiting}", question.question_id, "approved")
     start(workers, 2, concurrency=1)
     for order in [*orders, waiting]:
-        assert fleet.wait(f"refund:{order}", 10).status == "done"
+        assert fleet.wait(f"refund:{order}", 30).status == "done"
     refunded_and_notified_once(shop, *orders, waiting)
     assert [crashes(database, o) for o in [*orders, waiting]] == [[1], [1], [0], [0], [0, 0]]
     assert forks(database) == []
@@ -334,7 +334,7 @@ def deadly_fleet(
 
 def quarantined(fleet: Fleet, thread: str) -> bool:
     """Whether the deadly message is set aside as it should be."""
-    status = fleet.wait(thread, 20)
+    status = fleet.wait(thread, 30)
     message = status.messages[0]
     reason = "quarantined: its worker process died 3 times while it was being worked on"
     assert (status.status, status.last_error) == ("failed", reason)

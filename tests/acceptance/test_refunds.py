@@ -289,7 +289,7 @@ def test_before_it_asks_a_thread_takes_no_answer(it: Standing) -> None:
     assert refused(it, thread, None) == "no_question"
     assert refused(it, thread, "0123") == "no_question"
     it.shop.clear_faults()
-    assert it.fleet.wait(thread, 10).question is not None
+    assert it.fleet.wait(thread, 30).question is not None
 
 
 def test_an_answer_to_an_older_question_is_refused(it: Standing) -> None:
@@ -297,7 +297,7 @@ def test_an_answer_to_an_older_question_is_refused(it: Standing) -> None:
     thread, older = it.asked()
     it.fleet.submit("refund", order_of(thread), INPUT, on_existing="restart")
     assert refused(it, thread, older) == "stale_question"
-    status = it.fleet.wait(thread, 10)
+    status = it.fleet.wait(thread, 30)
     assert status.question is not None and status.question.question_id != older
     with pytest.raises(AnswerRefused) as caught:
         it.fleet.answer(thread, older, "approved")
@@ -430,7 +430,7 @@ def test_fifty_threads_on_two_workers_all_end(it: Standing) -> None:
     orders = [it.shop.new_order(amount) for amount in amounts]
     receipts = it.fleet.submit_many(("refund", order, INPUT) for order in orders)
     for receipt, amount in zip(receipts, amounts, strict=True):
-        status = it.fleet.wait(receipt.thread_id, 20)
+        status = it.fleet.wait(receipt.thread_id, 30)
         assert status.status == ("done" if amount == BELOW else "waiting"), status
         if status.question is not None:
             it.fleet.answer(receipt.thread_id, status.question.question_id, "approved")
@@ -440,3 +440,5 @@ def test_fifty_threads_on_two_workers_all_end(it: Standing) -> None:
     assert all("turn of refund:" in worker.log() for worker in it.workers)
     assert forks(it.database) == []
     assert eventually(lambda: is_at_rest(it.database, it.broker))
+    # Nobody was killed here, so each wake-up that was taken has been acknowledged too.
+    assert eventually(lambda: it.broker.client.hlen("unacked") == 0)

@@ -25,6 +25,7 @@ from graphs.errors import (
     ResultUnstorable,
 )
 from graphs.ledger import Ledger, current_turn
+from infra.settings import get_settings
 from tests.unit.memory_turn import AsyncRunner, Database, Killed, Runner, killed_at
 
 QUICK = Retry(attempts=3, max_wait=0.01)
@@ -514,6 +515,31 @@ def test_a_left_over_thread_can_neither_send_nor_write() -> None:
     assert [type(c) for c in caught] == [ClaimLost, ClaimLost]
     assert outside.seen == []
     assert [(r[1], r[2]) for r in runner.db.rows()] == [("slow", "intent")]
+
+
+def test_a_short_turn_timeout_shortens_the_trust_in_a_barrier(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A claim that the sweep may have ended by now is not trusted without asking."""
+    monkeypatch.setenv("FLEET_TURN_TIMEOUT", "1")
+    get_settings.cache_clear()
+    outside = Outside()
+    pay = pay_effect(outside)
+
+    def node(state: State) -> State:
+        ledger = current_turn.get()
+        assert ledger is not None
+        turn: Any = ledger.turn
+        turn.last_barrier_age = lambda: 0.6
+        pay(amount=1)
+        assert turn.checks == 1
+        return {"log": []}
+
+    try:
+        assert Runner(graph(node)).run({}).error is None
+    finally:
+        monkeypatch.undo()
+        get_settings.cache_clear()
 
 
 def test_the_claim_is_checked_when_its_last_confirmation_is_old() -> None:
