@@ -2,8 +2,7 @@
 SELECT thread_id, question_id FROM fleet.questions WHERE status = 'open' ORDER BY asked_at LIMIT 100;
 
 -- name: bench_unfinished
-SELECT EXISTS (
-    SELECT FROM fleet.messages WHERE status IN ('pending', 'claimed', 'in_doubt', 'dead'));
+SELECT count(*) FROM fleet.messages WHERE status IN ('pending', 'claimed', 'in_doubt', 'dead');
 
 -- name: bench_not_done
 SELECT count(*) FROM fleet.threads WHERE status <> 'done';
