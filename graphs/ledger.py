@@ -198,7 +198,7 @@ class Ledger:
         """Raise a control error unless the call may be sent now."""
         with self._lock:
             self._require_going()
-        # Never longer than a hung turn keeps its claim: the sweep may have ended it by then.
+        # The sweep may have ended a turn that is silent for longer.
         if self.turn.last_barrier_age() >= min(FRESH, get_settings().turn_timeout / 2):
             self.turn.check()
             self._require_open()
@@ -231,8 +231,8 @@ class Ledger:
 
     def close(self) -> None:
         """The turn is over: whatever still runs may neither send nor write."""
-        self._closed.set()
         with self._lock:
+            self._closed.set()
             self._executions.clear()
             self._places.clear()
 

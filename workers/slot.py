@@ -72,7 +72,8 @@ class Slot:
 
     def _claim(self, thread_id: str) -> Claimed:
         found = claim(self.connection(), thread_id, self.owner, self.settings.max_crashes)
-        failpoint("claim.after_commit")
+        if found.result == "claimed":
+            failpoint("claim.after_commit")
         return found
 
     def claim_next(self) -> Claimed:

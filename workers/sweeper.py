@@ -160,9 +160,11 @@ class Sweeper(threading.Thread):
             time.sleep(_SECOND_LOOK)
             found = [row for row in self._run("orphans") if row in found]
         now = time.monotonic()
-        self._orphans.keep({t for t, _ in found})
-        for thread_id, queue in found:
-            if self._orphans.allowed(thread_id, now):
+        # By claim: a thread that loses its next worker too is woken at once again.
+        claims = {f"{thread} {epoch}": (thread, queue) for thread, queue, epoch in found}
+        self._orphans.keep({*claims})
+        for claim, (thread_id, queue) in claims.items():
+            if self._orphans.allowed(claim, now):
                 failpoint("sweep.before_wake")
                 push(self._broker, [Wake(queue, thread_id, NO_LIMIT)])
                 failpoint("sweep.after_wake")

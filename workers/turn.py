@@ -7,9 +7,8 @@ workers.outcomes; nothing else decides.
 
 import logging
 from typing import Any
-from uuid import NAMESPACE_URL, UUID, uuid5
+from uuid import NAMESPACE_URL, uuid5
 
-from langgraph.checkpoint.base import id as checkpoint_ids
 from langgraph.errors import GraphDrained
 from langgraph.runtime import RunControl
 from langgraph.types import Command, Interrupt, PregelTask, StateSnapshot
@@ -21,6 +20,7 @@ from graphs.registry import RegisteredGraph
 from infra.errors import FleetError
 from infra.failpoints import failpoint
 from workers import failures, shutdown
+from workers.checkpoint_clock import lift
 from workers.claim import Claim, Claimed, StateUnstorable, WriteRefused
 from workers.gate import gate
 from workers.outcomes import Kind, Outcome, backoff, end, give_up
@@ -53,7 +53,7 @@ class Turn:
         ``following``: as ``fleet.finish`` takes it, None to stop after this turn.
         """
         failpoint("claim.after_lock")
-        _lift_clock(self.claimed)
+        lift(self.claimed.checkpoint_clock, self.claimed.checkpoint_id)
         try:
             if self.claimed.crashes > 1:
                 with gate.alone(still_waiting=self.claim.check):
@@ -293,14 +293,3 @@ class _Nothing:
 
 
 _NOTHING = _Nothing()
-
-
-def _lift_clock(claimed: Claimed) -> None:
-    """Let new checkpoint ids sort after the thread's: they are wall-clock uuid6, "latest" is
-    the largest, and this host's clock may be behind that of the host before."""
-    newest = max(filter(None, (claimed.checkpoint_clock, claimed.checkpoint_id)), default=None)
-    if newest is None:
-        return
-    stamp = checkpoint_ids.UUID(str(UUID(newest))).time
-    if stamp > (checkpoint_ids._last_v6_timestamp or 0):
-        checkpoint_ids._last_v6_timestamp = stamp  # type: ignore[assignment]

@@ -1,6 +1,6 @@
 -- name: orphans
 -- Claimed messages whose thread lock nobody holds: their worker is gone.
-SELECT m.thread_id, m.queue
+SELECT m.thread_id, m.queue, m.claimed_epoch
 FROM fleet.threads t JOIN fleet.messages m USING (thread_id)
 WHERE t.status = 'running' AND m.status = 'claimed' AND NOT EXISTS (
     SELECT FROM pg_locks l

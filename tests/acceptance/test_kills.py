@@ -178,9 +178,9 @@ def test_after_mayhem_nothing_is_waiting(mayhem: Standing) -> None:
 # During the shop's hold: it has paid, and nobody has recorded it
 
 
-#: Seconds. Far from any timeout, and wide since the tests share two cores: what it takes on an
-#: idle machine is measured by `fleet bench refund`.
-PROMPT = 8.0
+def promptly() -> float:
+    """G6's two seconds, which are those of an idle machine: stretched by the load per core."""
+    return 2.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def holder(database: Database, workers: Workers, order: str) -> Worker:
@@ -216,7 +216,7 @@ def test_a_process_killed_during_its_call_is_replaced_promptly(it: Standing) -> 
     since = time.monotonic()
     assert status.owner is not None
     os.kill(int(status.owner.split(":")[1]), signal.SIGKILL)
-    assert taken_over_after(it.database, order, status.epoch, since) < PROMPT
+    assert taken_over_after(it.database, order, status.epoch, since) < promptly()
     refunded_and_notified_once(it.shop, order)
     assert len(it.shop.books(order)["calls"]["refunds"]["by_key"]) == 1
     assert it.shop.calls("refunds", order) == 2
@@ -232,7 +232,7 @@ def test_a_worker_with_one_process_replaces_it_promptly(
         (order,) = held_orders(shop, fleet, 1)
         epoch, since = fleet.status(f"refund:{order}").epoch, time.monotonic()
         worker.kill_pool_child()
-        assert taken_over_after(database, order, epoch, since) < PROMPT
+        assert taken_over_after(database, order, epoch, since) < promptly()
         refunded_and_notified_once(shop, order)
 
 
@@ -255,7 +255,7 @@ def test_a_worker_killed_beside_an_idle_one_is_replaced_promptly(
         os.kill(dies.pid, signal.SIGKILL)
     else:
         dies.kill()
-    assert taken_over_after(database, lost, epoch, since) < PROMPT
+    assert taken_over_after(database, lost, epoch, since) < promptly()
     refunded_and_notified_once(shop, *orders)
     assert crashes(database, lost) == [1]
     assert leader(database) == idle.name

@@ -10,7 +10,7 @@ import pytest
 
 from infra.settings import get_settings
 from tests.harness import Broker, Database, eventually
-from tests.integration.test_claim import accept, finish, take
+from tests.integration.test_claim import accept, finish, take, take_over
 from workers.claim import Claim
 from workers.sweeper import Calls, Sweeper
 
@@ -165,3 +165,15 @@ def test_intervals_double_up_to_a_minute() -> None:
     assert at == [0, 1, 3, 7, 15, 31, 63, 123, 183, 243, 303, 363]
     calls.keep(set())
     assert calls.allowed("A", 400.0)
+
+
+def test_a_thread_that_loses_its_next_worker_too_is_woken_at_once(
+    sweeper: Sweeper, database: Database, conn: Any, broker: Broker
+) -> None:
+    """The growing interval is one claim's, not the thread's."""
+    accept(conn, "A", "m1")
+    for _ in range(2):
+        with database.connect() as victim:
+            take_over(victim, "A")
+        eventually(lambda: sweeper.tick()["orphans"])
+    assert woken(broker) == ["refund:A", "refund:A"]
