@@ -173,6 +173,8 @@ def test_it_goes_on_where_it_was_stopped(up: Up, addresses: dict[str, Any]) -> N
     """Ctrl-C, then start again: same addresses, the question still open, the books kept."""
     done = up.json("submit", "refund", "A1002", "--input", '{"user_id": "u_42"}', "--wait", "30")
     assert done["status"] == "waiting"
+    for small in ("A1001", "A1003"):
+        up.json("submit", "refund", small, "--input", '{"user_id": "u_42"}', "--wait", "30")
     assert up.stop(signal.SIGINT) == 0
     assert not Path(addresses["stack_file"]).exists()
     up.options = ("--concurrency=1",)
