@@ -47,11 +47,7 @@ def result_of(status: ThreadStatus) -> Any:
 
 
 def move_clock(database: Database, seconds: float) -> None:
-    database.fetch(
-        """INSERT INTO fleet.clock (clock_offset) VALUES (%s * interval '1 s')
-        ON CONFLICT (only_row) DO UPDATE SET clock_offset = EXCLUDED.clock_offset""",
-        seconds,
-    )
+    database.fetch("SELECT fleet.move_clock(%s * interval '1 s')", seconds)
 
 
 def later(fleet: Fleet, thread: str) -> ThreadStatus:

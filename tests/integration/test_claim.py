@@ -243,7 +243,7 @@ def test_a_retry_is_due_later(conn: Any) -> None:
     held.finish(end(Outcome(Kind.RETRY, "shop down"), 1, 60.0), None)
     assert take(conn, "A").result == "later"
     assert claim_next(conn, "fleet", "", "me", 3).result == "empty"
-    conn.execute("INSERT INTO fleet.clock (clock_offset) VALUES ('61 s')")
+    conn.execute("SELECT fleet.move_clock('61 s')")
     again = claim_next(conn, "fleet", "", "me", 3)
     assert (again.result, again.failures, again.crashes) == ("claimed", 1, 1)
     assert again.failing_for is not None and again.failing_for > 60

@@ -68,7 +68,7 @@ def test_mail_that_nobody_was_woken_for_is(sweeper: Sweeper, conn: Any, broker: 
     accept(conn, "B", "m2", kind="input")
     finish(Claim(conn, take(conn, "B")))
     assert sweeper.tick()["overdue"] == 0
-    conn.execute("INSERT INTO fleet.clock (clock_offset) VALUES ('3 s')")
+    conn.execute("SELECT fleet.move_clock('3 s')")
     conn.execute(
         "UPDATE fleet.messages SET status = 'dead' WHERE message_id = 'm1' AND seq = 1 "
         "AND thread_id = 'refund:B'"
@@ -81,7 +81,7 @@ def test_a_backlog_is_not_queued_twice(sweeper: Sweeper, conn: Any, broker: Brok
     """The queue holds no more wake-ups than the slots can use, however long the backlog."""
     for n in range(60):
         accept(conn, f"A{n}", "m1")
-    conn.execute("INSERT INTO fleet.clock (clock_offset) VALUES ('3 s')")
+    conn.execute("SELECT fleet.move_clock('3 s')")
     for _ in range(3):
         sweeper.tick()
     assert len(woken(broker)) == 16
@@ -90,7 +90,7 @@ def test_a_backlog_is_not_queued_twice(sweeper: Sweeper, conn: Any, broker: Brok
 def test_an_emptied_broker_is_refilled(sweeper: Sweeper, conn: Any, broker: Broker) -> None:
     """After FLUSHALL the mail is woken again at its next interval."""
     accept(conn, "A", "m1")
-    conn.execute("INSERT INTO fleet.clock (clock_offset) VALUES ('3 s')")
+    conn.execute("SELECT fleet.move_clock('3 s')")
     sweeper.tick()
     broker.client.flushdb()
     eventually(lambda: sweeper.tick() and woken(broker), timeout=6, interval=0.2)
@@ -103,7 +103,7 @@ def test_a_hung_turn_loses_its_backend(sweeper: Sweeper, database: Database, con
     accept(conn, "B", "m1")
     with database.connect() as hung, database.connect() as busy:
         take(hung, "A")
-        conn.execute("INSERT INTO fleet.clock (clock_offset) VALUES ('601 s')")
+        conn.execute("SELECT fleet.move_clock('601 s')")
         Claim(busy, take(busy, "B")).check()
         assert sweeper.tick()["stuck"] == 1
         with pytest.raises(psycopg.OperationalError):

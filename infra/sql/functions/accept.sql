@@ -24,15 +24,16 @@ DECLARE
     q    fleet.questions;
     open text[];
 BEGIN
-    SELECT * INTO q FROM fleet.questions
-    WHERE thread_id = p_thread AND question_id = m->>'question_id' FOR UPDATE;
-    IF q.status = 'open' AND (q.expires_at IS NULL OR q.expires_at > fleet.now()) THEN
-        UPDATE fleet.questions SET
-            status = 'answered', answer = m->'payload'->'value', answer_message_id = m->>'message_id',
-            answered_by = m->>'answered_by', answered_at = fleet.now()
-        WHERE thread_id = p_thread AND question_id = q.question_id;
+    UPDATE fleet.questions SET
+        status = 'answered', answer = m->'payload'->'value', answer_message_id = m->>'message_id',
+        answered_by = m->>'answered_by', answered_at = fleet.now()
+    WHERE thread_id = p_thread AND question_id = m->>'question_id'
+      AND status = 'open' AND (expires_at IS NULL OR expires_at > fleet.now());
+    IF FOUND THEN
         RETURN NULL;
     END IF;
+    SELECT * INTO q FROM fleet.questions
+    WHERE thread_id = p_thread AND question_id = m->>'question_id';
     IF q.status = 'answered' THEN
         RETURN jsonb_build_object('outcome', 'already_answered',
             'answered_by', q.answered_by, 'answered_at', q.answered_at);
@@ -104,7 +105,9 @@ DECLARE
 BEGIN
     -- Acceptors of one thread go one after the other, so that seq is the order
     -- of commits. A lock of its own: a turn never waits for a producer.
-    PERFORM pg_advisory_xact_lock(hashtextextended(v_thread, 1));
+    IF NOT pg_try_advisory_xact_lock(hashtextextended(v_thread, 1)) THEN
+        PERFORM pg_advisory_xact_lock(hashtextextended(v_thread, 1));
+    END IF;
     SELECT * INTO t FROM fleet.threads WHERE thread_id = v_thread;
     SELECT * INTO msg FROM fleet.messages
     WHERE thread_id = v_thread AND message_id = m->>'message_id';
@@ -130,7 +133,8 @@ BEGIN
     SELECT v_thread, 1 + coalesce((SELECT max(seq) FROM fleet.messages WHERE thread_id = v_thread), 0),
         m->>'message_id', m->>'kind', m->'payload', m->>'payload_hash',
         m->>'kind' = 'start' AND m->>'on_existing' = 'restart' AND t.created_at < v_now,
-        coalesce((SELECT queue FROM fleet.graphs WHERE graph = m->>'graph'), 'fleet'), v_tenant,
+        coalesce((SELECT CASE WHEN paused THEN 'paused:' ELSE '' END || queue
+                  FROM fleet.graphs WHERE graph = m->>'graph'), 'fleet'), v_tenant,
         coalesce((m->>'priority')::smallint, 0),
         v_now + coalesce((m->>'delay')::float8, 0) * interval '1 s', v_now
     RETURNING * INTO msg;

@@ -7,24 +7,9 @@
 --   results     [request_id, state, type, blob, error, attempts]
 --   clock       the largest checkpoint id among them
 
--- The fence: no write of an older epoch, ever. True when the thread is to stop.
-CREATE OR REPLACE FUNCTION fleet.fence(p_thread text, p_epoch bigint, p_clock text) RETURNS boolean
-LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-    stop boolean;
-BEGIN
-    UPDATE fleet.threads SET progress_at = fleet.now(),
-        checkpoint_clock = greatest(checkpoint_clock, p_clock)
-    WHERE thread_id = p_thread AND epoch = p_epoch AND status = 'running'
-    RETURNING cancel_requested INTO stop;
-    IF NOT FOUND THEN
-        RAISE EXCEPTION 'epoch % no longer owns thread %', p_epoch, p_thread USING ERRCODE = 'FL001';
-    END IF;
-    RETURN stop;
-END $$;
-
-CREATE OR REPLACE FUNCTION fleet.write_checkpoints(p_checkpoints text, p_rows jsonb, p_blobs bytea[])
-RETURNS void
+-- Called only when the fence has been passed, in the same transaction.
+CREATE OR REPLACE FUNCTION fleet.write_rows(
+    p_thread text, p_checkpoints text, p_rows jsonb, p_blobs bytea[]) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     IF p_rows ? 'blobs' THEN
@@ -58,50 +43,39 @@ BEGIN
         ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
         DO UPDATE SET channel = EXCLUDED.channel, type = EXCLUDED.type, blob = EXCLUDED.blob;
     END IF;
-END $$;
-
--- 'forgotten': it did not happen, the same request may be sent again.
-CREATE OR REPLACE FUNCTION fleet.write_results(p_thread text, p_results jsonb, p_blobs bytea[])
-RETURNS void
-LANGUAGE plpgsql VOLATILE AS $$
-DECLARE
-    r     jsonb;
-    v_key text;
-BEGIN
-    FOR r IN SELECT * FROM jsonb_array_elements(p_results) LOOP
-        v_key := NULL;
-        IF r->>1 = 'forgotten' THEN
-            DELETE FROM fleet.effects
-            WHERE thread_id = p_thread AND request_id = r->>0 AND state = 'intent'
-            RETURNING effect_key INTO v_key;
-            DELETE FROM fleet.keyed_effects
-            WHERE effect_key = v_key AND request_id = r->>0 AND state = 'intent';
-            CONTINUE;
-        END IF;
-        UPDATE fleet.effects SET state = r->>1, result_type = r->>2,
-            result = p_blobs[(r->>3)::integer], error = nullif(r->4, 'null'),
-            attempts = greatest(attempts, (r->>5)::integer), finished_at = fleet.now()
-        WHERE thread_id = p_thread AND request_id = r->>0
-        RETURNING effect_key INTO v_key;
-        IF v_key IS NOT NULL THEN
-            UPDATE fleet.keyed_effects SET state = r->>1, result_type = r->>2,
-                result = p_blobs[(r->>3)::integer], error = nullif(r->4, 'null'),
-                attempts = greatest(attempts, (r->>5)::integer), finished_at = fleet.now()
-            WHERE effect_key = v_key;
-            -- Safe before the commit: whoever takes the lock next also takes
-            -- the row FOR UPDATE, and waits there for this transaction.
-            PERFORM pg_advisory_unlock(fleet.effect_lock(v_key));
-        END IF;
+    FOR n IN 0 .. coalesce(jsonb_array_length(p_rows->'results'), 0) - 1 LOOP
+        PERFORM fleet.write_result(p_thread, p_rows->'results'->n, p_blobs);
     END LOOP;
 END $$;
 
-CREATE OR REPLACE FUNCTION fleet.write_rows(
-    p_thread text, p_checkpoints text, p_rows jsonb, p_blobs bytea[]) RETURNS void
+-- 'forgotten': it did not happen, the same request may be sent again.
+CREATE OR REPLACE FUNCTION fleet.write_result(p_thread text, r jsonb, p_blobs bytea[]) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    v_key text;
+    v_now timestamptz := fleet.now();
 BEGIN
-    PERFORM fleet.write_checkpoints(p_checkpoints, p_rows, p_blobs);
-    IF p_rows ? 'results' THEN
-        PERFORM fleet.write_results(p_thread, p_rows->'results', p_blobs);
+    IF r->>1 = 'forgotten' THEN
+        DELETE FROM fleet.effects
+        WHERE thread_id = p_thread AND request_id = r->>0 AND state = 'intent'
+        RETURNING effect_key INTO v_key;
+        DELETE FROM fleet.keyed_effects
+        WHERE effect_key = v_key AND request_id = r->>0 AND state = 'intent';
+        RETURN;
+    END IF;
+    UPDATE fleet.effects SET state = r->>1, result_type = r->>2,
+        result = p_blobs[(r->>3)::integer], error = nullif(r->4, 'null'),
+        attempts = greatest(attempts, (r->>5)::integer), finished_at = v_now
+    WHERE thread_id = p_thread AND request_id = r->>0
+    RETURNING effect_key INTO v_key;
+    IF v_key IS NOT NULL THEN
+        UPDATE fleet.keyed_effects SET state = r->>1, result_type = r->>2,
+            result = p_blobs[(r->>3)::integer], error = nullif(r->4, 'null'),
+            attempts = greatest(attempts, (r->>5)::integer), finished_at = v_now
+        WHERE effect_key = v_key;
+        -- Safe before the commit: whoever takes the lock next also takes
+        -- the row FOR UPDATE, and waits there for this transaction.
+        PERFORM pg_advisory_unlock(fleet.effect_lock(v_key));
     END IF;
 END $$;
 
@@ -121,33 +95,36 @@ CREATE TYPE fleet.recorded AS (
     first_age   float8
 );
 
+-- The business effect's own row; null when it is new.
 CREATE OR REPLACE FUNCTION fleet.intend_keyed(p_thread text, i jsonb) RETURNS fleet.recorded
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    r fleet.recorded;
-    k fleet.keyed_effects;
+    r     fleet.recorded;
+    k     fleet.keyed_effects;
+    v_now timestamptz := fleet.now();
 BEGIN
     IF NOT pg_try_advisory_lock(fleet.effect_lock(i->>'effect_key')) THEN
         r.state := 'busy';
         RETURN r;
     END IF;
-    SELECT * INTO k FROM fleet.keyed_effects WHERE effect_key = i->>'effect_key' FOR UPDATE;
-    IF NOT FOUND THEN
-        INSERT INTO fleet.keyed_effects (effect_key, request_id, thread_id, name, state, args_hash,
-            attempts, first_started_at, started_at)
-        VALUES (i->>'effect_key', i->>'request_id', p_thread, i->>'name', 'intent', i->>'args_hash',
-            1, fleet.now(), fleet.now());
+    INSERT INTO fleet.keyed_effects (effect_key, request_id, thread_id, name, state, args_hash,
+        attempts, first_started_at, started_at)
+    VALUES (i->>'effect_key', i->>'request_id', p_thread, i->>'name', 'intent', i->>'args_hash',
+        1, v_now, v_now)
+    ON CONFLICT DO NOTHING;
+    IF FOUND THEN
         RETURN NULL;
     END IF;
+    SELECT * INTO k FROM fleet.keyed_effects WHERE effect_key = i->>'effect_key' FOR UPDATE;
     r.state := k.state; r.attempts := k.attempts; r.args_hash := k.args_hash;
     r.result_type := k.result_type; r.result := k.result; r.error := k.error;
-    r.age := extract(epoch FROM fleet.now() - k.started_at);
-    r.first_age := extract(epoch FROM fleet.now() - k.first_started_at);
+    r.age := extract(epoch FROM v_now - k.started_at);
+    r.first_age := extract(epoch FROM v_now - k.first_started_at);
     IF k.state <> 'intent' THEN
         PERFORM pg_advisory_unlock(fleet.effect_lock(i->>'effect_key'));
     ELSIF (i->>'again')::boolean THEN
         r.attempts := k.attempts + 1;
-        UPDATE fleet.keyed_effects SET attempts = r.attempts, started_at = fleet.now()
+        UPDATE fleet.keyed_effects SET attempts = r.attempts, started_at = v_now
         WHERE effect_key = k.effect_key;
     END IF;
     RETURN r;
@@ -157,8 +134,9 @@ CREATE OR REPLACE FUNCTION fleet.intend(
     p_thread text, p_epoch bigint, p_generation integer, p_seq bigint, i jsonb) RETURNS fleet.recorded
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    r fleet.recorded;
-    e fleet.effects;
+    r     fleet.recorded;
+    e     fleet.effects;
+    v_now timestamptz := fleet.now();
 BEGIN
     IF i->>'effect_key' IS NOT NULL THEN
         r := fleet.intend_keyed(p_thread, i);
@@ -166,55 +144,67 @@ BEGIN
             RETURN r;
         END IF;
     END IF;
-    SELECT * INTO e FROM fleet.effects WHERE thread_id = p_thread AND request_id = i->>'request_id';
-    IF NOT FOUND THEN
-        INSERT INTO fleet.effects (thread_id, request_id, generation, seq, name, policy, state,
-            effect_key, args_hash, result_type, result, error, attempts, epoch, first_started_at,
-            started_at, finished_at)
-        VALUES (p_thread, i->>'request_id', p_generation, p_seq, i->>'name', i->>'policy',
-            coalesce(r.state, 'intent'), i->>'effect_key', coalesce(r.args_hash, i->>'args_hash'),
-            r.result_type, r.result, r.error, coalesce(r.attempts, 1), p_epoch,
-            fleet.now() - coalesce(r.first_age, 0) * interval '1 s',
-            fleet.now() - coalesce(r.age, 0) * interval '1 s',
-            CASE WHEN coalesce(r.state, 'intent') <> 'intent' THEN fleet.now() END);
+    -- Mostly it is new: one statement then.
+    INSERT INTO fleet.effects (thread_id, request_id, generation, seq, name, policy, state,
+        effect_key, args_hash, result_type, result, error, attempts, epoch, first_started_at,
+        started_at, finished_at)
+    VALUES (p_thread, i->>'request_id', p_generation, p_seq, i->>'name', i->>'policy',
+        coalesce(r.state, 'intent'), i->>'effect_key', coalesce(r.args_hash, i->>'args_hash'),
+        r.result_type, r.result, r.error, coalesce(r.attempts, 1), p_epoch,
+        v_now - coalesce(r.first_age, 0) * interval '1 s',
+        v_now - coalesce(r.age, 0) * interval '1 s',
+        CASE WHEN coalesce(r.state, 'intent') <> 'intent' THEN v_now END)
+    ON CONFLICT DO NOTHING;
+    IF FOUND THEN
         IF r.state IS NULL THEN
             r.state := 'new'; r.attempts := 1; r.args_hash := i->>'args_hash';
             r.age := 0; r.first_age := 0;
         END IF;
         RETURN r;
     END IF;
+    SELECT * INTO e FROM fleet.effects WHERE thread_id = p_thread AND request_id = i->>'request_id';
     IF r.state IS NULL THEN
         r.state := e.state; r.attempts := e.attempts; r.args_hash := e.args_hash;
         r.result_type := e.result_type; r.result := e.result; r.error := e.error;
-        r.age := extract(epoch FROM fleet.now() - e.started_at);
-        r.first_age := extract(epoch FROM fleet.now() - e.first_started_at);
+        r.age := extract(epoch FROM v_now - e.started_at);
+        r.first_age := extract(epoch FROM v_now - e.first_started_at);
         IF e.state = 'intent' AND (i->>'again')::boolean THEN
             r.attempts := e.attempts + 1;
         END IF;
     END IF;
     IF e.state = 'intent' AND r.state = 'intent' AND (i->>'again')::boolean THEN
-        UPDATE fleet.effects SET attempts = r.attempts, started_at = fleet.now(), epoch = p_epoch
+        UPDATE fleet.effects SET attempts = r.attempts, started_at = v_now, epoch = p_epoch
         WHERE thread_id = p_thread AND request_id = e.request_id;
     ELSIF e.state = 'intent' AND r.state <> 'intent' THEN
         UPDATE fleet.effects SET state = r.state, result_type = r.result_type, result = r.result,
-            error = r.error, finished_at = fleet.now()
+            error = r.error, finished_at = v_now
         WHERE thread_id = p_thread AND request_id = e.request_id;
     END IF;
     RETURN r;
 END $$;
 
+-- The fence comes first: no write of an older epoch, ever.
 CREATE OR REPLACE FUNCTION fleet.barrier(
     p_thread text, p_checkpoints text, p_epoch bigint, p_generation integer, p_seq bigint,
     p_rows jsonb, p_blobs bytea[], p_intent jsonb) RETURNS fleet.recorded
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    r    fleet.recorded;
-    stop boolean := fleet.fence(p_thread, p_epoch, p_rows->>'clock');
+    r      fleet.recorded;
+    v_stop boolean;
 BEGIN
-    PERFORM fleet.write_rows(p_thread, p_checkpoints, p_rows, p_blobs);
-    IF p_intent IS NOT NULL AND NOT stop THEN
+    UPDATE fleet.threads SET progress_at = fleet.now(),
+        checkpoint_clock = greatest(checkpoint_clock, p_rows->>'clock')
+    WHERE thread_id = p_thread AND epoch = p_epoch AND status = 'running'
+    RETURNING cancel_requested INTO v_stop;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'epoch % no longer owns thread %', p_epoch, p_thread USING ERRCODE = 'FL001';
+    END IF;
+    IF p_rows <> '{}' THEN
+        PERFORM fleet.write_rows(p_thread, p_checkpoints, p_rows, p_blobs);
+    END IF;
+    IF p_intent IS NOT NULL AND NOT v_stop THEN
         r := fleet.intend(p_thread, p_epoch, p_generation, p_seq, p_intent);
     END IF;
-    r.stop := stop;
+    r.stop := v_stop;
     RETURN r;
 END $$;

@@ -35,16 +35,23 @@ END $$;
 CREATE OR REPLACE FUNCTION fleet.ask(
     p_thread text, p_epoch bigint, p_generation integer, p_questions jsonb) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    v_now timestamptz := fleet.now();
 BEGIN
-    UPDATE fleet.questions q SET status = 'superseded'
-    WHERE q.thread_id = p_thread AND q.status = 'open' AND NOT EXISTS (
-        SELECT FROM jsonb_array_elements(p_questions) AS n
-        WHERE n->>'question_id' = q.question_id);
+    IF EXISTS (SELECT FROM fleet.questions WHERE thread_id = p_thread AND status = 'open') THEN
+        UPDATE fleet.questions q SET status = 'superseded'
+        WHERE q.thread_id = p_thread AND q.status = 'open' AND NOT EXISTS (
+            SELECT FROM jsonb_array_elements(p_questions) AS n
+            WHERE n->>'question_id' = q.question_id);
+    END IF;
+    IF p_questions = '[]' THEN
+        RETURN;
+    END IF;
     INSERT INTO fleet.questions AS q (thread_id, question_id, generation, kind, payload,
         response_schema, asked_epoch, asked_at, expires_at)
     SELECT p_thread, n->>'question_id', p_generation, n->>'kind', n->'payload',
-        nullif(n->'response_schema', 'null'), p_epoch, fleet.now(),
-        fleet.now() + (n->>'expires_in')::float8 * interval '1 s'
+        nullif(n->'response_schema', 'null'), p_epoch, v_now,
+        v_now + (n->>'expires_in')::float8 * interval '1 s'
     FROM jsonb_array_elements(p_questions) AS n
     ON CONFLICT (thread_id, question_id) DO UPDATE SET
         -- asked again although answered: the answer was refused by the node

@@ -3,12 +3,6 @@
 
 CREATE SEQUENCE fleet.epochs;
 
--- Moves the clock in tests only; a missing row is no offset.
-CREATE TABLE fleet.clock (
-    only_row    boolean PRIMARY KEY DEFAULT true CHECK (only_row),
-    clock_offset interval NOT NULL DEFAULT '0'
-);
-
 -- What the registry holds, so that every door can refuse an unknown graph or a
 -- wrong input without importing the graph.
 CREATE TABLE fleet.graphs (
