@@ -3,34 +3,107 @@
 A session that cannot be trusted to die with its host would keep a thread locked, so
 keepalives and ``tcp_user_timeout`` are set on both ends: a lost host is noticed within
 20 seconds (G6).
+
+A pooler in session mode keeps a session to one backend and is accepted; it does not pass
+on the options that a session starts with, so they are set in the session then. Poolers in
+transaction or statement mode are refused: a session's locks would stay behind in a
+backend that others use.
 """
 
 from typing import Any
 
 import psycopg
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.rows import tuple_row
 
 from infra.errors import PoolerRefused, PostgresUnavailable
+from infra.sql import query
 
 #: Oldest server whose features we use (``pg_current_snapshot``, 64-bit advisory hashes).
 MINIMUM_VERSION = 140000
 
 # Seconds and counts; the server's side of the same promise.
-_SERVER_OPTIONS = (
-    "-c tcp_keepalives_idle=5 -c tcp_keepalives_interval=3 -c tcp_keepalives_count=3 "
-    "-c tcp_user_timeout=15000 -c client_connection_check_interval=2000 "
+_SETTINGS = {
+    "tcp_keepalives_idle": "5",
+    "tcp_keepalives_interval": "3",
+    "tcp_keepalives_count": "3",
+    "tcp_user_timeout": "15000",
+    "client_connection_check_interval": "2000",
     # Every statement of ours looks rows up by key: planning it anew each time is waste.
-    "-c plan_cache_mode=force_generic_plan"
-)
+    "plan_cache_mode": "force_generic_plan",
+}
+#: URLs behind which session poolers were found.
+_session_poolers: set[str] = set()
 
 
 def connect(url: str, application_name: str, **kwargs: Any) -> psycopg.Connection[Any]:
     """Open a session in autocommit mode, named ``application_name`` in pg_stat_activity.
 
     Raises PostgresUnavailable when the server refuses, is too old or does not answer in 5 s,
-    PoolerRefused when a pooler refuses the session's options.
+    PoolerRefused when a session would not keep to one backend.
     """
+    conn = None
+    if url not in _session_poolers:
+        conn = _open_with_options(url, application_name, **kwargs)
+    if conn is None:
+        # A pooler. In transaction mode what we set would reach sessions of others.
+        if url not in _session_poolers:
+            refuse_transaction_pooler(url)
+            _session_poolers.add(url)
+        conn = _open(url, application_name, "", **kwargs)
+        for name, value in _SETTINGS.items():
+            _first(conn, "set_for_session", {"name": name, "value": value})
+    return conn
+
+
+def refuse_transaction_pooler(url: str) -> None:
+    """Raise PoolerRefused when statements of one session reach different backends.
+
+    Without transactions, which a pooler in statement mode refuses, and never waiting for
+    one session while another holds a backend: a pool may have just one.
+    """
+    first = _open(url, "fleet-check", "")
+    second = _open(url, "fleet-check", "")
     try:
+        # In turns: whether the pool gives out the backend used last or the one free the
+        # longest, two sessions meet or one of them moves.
+        seen: dict[int, set[int]] = {id(first): set(), id(second): set()}
+        for conn in (first, second, second, first, first, second):
+            seen[id(conn)].add(int(_first(conn, "backend_pid")))
+        if seen[id(first)] & seen[id(second)] or any(len(pids) > 1 for pids in seen.values()):
+            raise PoolerRefused(
+                "The Postgres URL goes through a transaction pooler: session locks don't hold.",
+                "Give FLEET_POSTGRES_URL the server's own address (or a pooler in session mode).",
+            )
+    except psycopg.OperationalError as exc:
+        raise _unreachable(exc) from exc
+    finally:
+        first.close()
+        second.close()
+
+
+def _open_with_options(
+    url: str, application_name: str, **kwargs: Any
+) -> psycopg.Connection[Any] | None:
+    """A session with our settings; None when something between us and the server takes none."""
+    options = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
+    try:
+        conn = _open(url, application_name, options, **kwargs)
+    except PostgresUnavailable as exc:
+        # PgBouncer's words, in every mode.
+        if "unsupported startup parameter" in exc.message:
+            return None
+        raise
+    # Or it was told to ignore them.
+    if _first(conn, "session_setting", {"name": "plan_cache_mode"}) == "force_generic_plan":
+        return conn
+    conn.close()
+    return None
+
+
+def _open(url: str, application_name: str, options: str, **kwargs: Any) -> psycopg.Connection[Any]:
+    try:
+        given = str(conninfo_to_dict(url).get("options") or "")
         conninfo = make_conninfo(
             url,
             application_name=application_name,
@@ -40,26 +113,15 @@ def connect(url: str, application_name: str, **kwargs: Any) -> psycopg.Connectio
             keepalives_interval=3,
             keepalives_count=3,
             tcp_user_timeout=15000,
+            options=f"{given} {options}".strip() or None,
         )
-        conn = psycopg.connect(
-            conninfo, autocommit=True, options=_options(url), prepare_threshold=1, **kwargs
-        )
+        conn = psycopg.connect(conninfo, autocommit=True, prepare_threshold=1, **kwargs)
     except psycopg.ProgrammingError as exc:
         raise PostgresUnavailable(
             f"The Postgres URL is not usable: {exc}.", "Correct FLEET_POSTGRES_URL."
         ) from exc
     except psycopg.OperationalError as exc:
-        if "unsupported startup parameter" in str(exc):
-            # PgBouncer's words, in either mode: options would reach one session of many.
-            raise PoolerRefused(
-                "The Postgres URL goes through a pooler that refuses our session's options; a "
-                "transaction pooler could not hold our locks either.",
-                "Give FLEET_POSTGRES_URL the server's own address.",
-            ) from exc
-        raise PostgresUnavailable(
-            f"Postgres is not reachable: {_first_line(exc)}.",
-            "Start it (for example with `fleet up`) or correct FLEET_POSTGRES_URL.",
-        ) from exc
+        raise _unreachable(exc) from exc
     if conn.info.server_version < MINIMUM_VERSION:
         conn.close()
         raise PostgresUnavailable(
@@ -69,42 +131,19 @@ def connect(url: str, application_name: str, **kwargs: Any) -> psycopg.Connectio
     return conn
 
 
-def refuse_transaction_pooler(url: str) -> None:
-    """Raise PoolerRefused when statements of one session reach different backends.
-
-    Session advisory locks are the claim; through a transaction pooler they would stay
-    behind in a backend that other sessions use.
-    """
-    first = connect(url, "fleet-check")
-    second = connect(url, "fleet-check")
-    try:
-        with first.transaction(), second.transaction():
-            busy = {_backend(first), _backend(second)}
-        seen: set[int] = set()
-        for _ in range(3):
-            seen.add(_backend(first))
-            with second.transaction():
-                _backend(second)
-                seen.add(_backend(first))
-        if len(seen) > 1 or first.info.backend_pid not in busy:
-            raise PoolerRefused(
-                "The Postgres URL goes through a transaction pooler: session locks don't hold.",
-                "Give FLEET_POSTGRES_URL the server's own address (or a pooler in session mode).",
-            )
-    finally:
-        first.close()
-        second.close()
+def _unreachable(exc: psycopg.OperationalError) -> PostgresUnavailable:
+    return PostgresUnavailable(
+        f"Postgres is not reachable: {_first_line(exc)}.",
+        "Start it (for example with `fleet up`) or correct FLEET_POSTGRES_URL.",
+    )
 
 
-def _backend(conn: psycopg.Connection[Any]) -> int:
-    row = conn.execute("SELECT pg_backend_pid()", prepare=False).fetchone()
+def _first(conn: psycopg.Connection[Any], name: str, args: dict[str, str] | None = None) -> Any:
+    """The first column of a named query's only row."""
+    with conn.cursor(row_factory=tuple_row) as cursor:
+        row = cursor.execute(query(name), args, prepare=False).fetchone()
     assert row is not None
-    return int(row[0])
-
-
-def _options(url: str) -> str:
-    given = str(psycopg.conninfo.conninfo_to_dict(url).get("options") or "")
-    return f"{given} {_SERVER_OPTIONS}".strip()
+    return row[0]
 
 
 def _first_line(exc: BaseException) -> str:

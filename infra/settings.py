@@ -4,6 +4,10 @@ Sources, the first that has a value wins: environment variables `FLEET_…`, `.e
 `fleet.toml` (names in small letters, without the prefix), and the addresses that a
 running `fleet up` has left in its data folder. A name that is not known is an error
 that says which one was meant, since a misspelt limit is worse than none.
+
+A secret can stand in a file: `FLEET_POSTGRES_URL_FILE=/run/secrets/postgres_url` is the
+setting FLEET_POSTGRES_URL with the file's text, less the white space around it. It goes
+for every setting, in each of the sources.
 """
 
 import difflib
@@ -157,6 +161,35 @@ def _read_all() -> list[dict[str, Any]]:
     return [*read, _known(_toml(folder / STACK_FILE), str(folder / STACK_FILE))]
 
 
+def _with_files(values: dict[str, Any], where: str) -> dict[str, Any]:
+    """The values, those named `NAME_file` read from their files."""
+    found = {name: value for name, value in values.items() if not _names_file(name)}
+    for name in values.keys() - found.keys():
+        setting, path = name.removesuffix("_file"), Path(str(values[name]))
+        try:
+            text = path.read_text().strip()
+        except (OSError, UnicodeDecodeError) as exc:
+            reason = getattr(exc, "strerror", None) or "it is not UTF-8"
+            raise SettingsError(
+                f"The file {path} of {_shown(name, where)} cannot be read: {reason}.",
+                f"Correct {_shown(name, where)}, or let this user read the file.",
+            ) from None
+        given = found.get(setting)
+        if given is not None and str(given).strip() not in ("", text):
+            raise SettingsError(
+                f"{_shown(setting, where)} and {_shown(name, where)} ({where}) say different "
+                "things.",
+                "Remove one of them.",
+            )
+        found[setting] = text
+    return found
+
+
+def _names_file(name: str) -> bool:
+    stem = name.removesuffix("_file")
+    return name not in Settings.model_fields and stem != name and stem in Settings.model_fields
+
+
 def _prefixed(variables: Any) -> dict[str, Any]:
     return {
         name.removeprefix(PREFIX).lower(): value
@@ -168,7 +201,7 @@ def _prefixed(variables: Any) -> dict[str, Any]:
 def _toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
         raise SettingsError(f"{path} cannot be read: {exc}.", f"Correct {path}.") from None
@@ -176,12 +209,17 @@ def _toml(path: Path) -> dict[str, Any]:
 
 def _known(values: dict[str, Any], where: str) -> dict[str, Any]:
     for name in values:
-        if name not in Settings.model_fields:
+        if name not in Settings.model_fields and not _names_file(name):
             close = difflib.get_close_matches(name, Settings.model_fields, n=1)
-            show = str if where.endswith(".toml") else _variable
-            hint = f"Did you mean {show(close[0])}?" if close else "Remove it."
-            raise SettingsError(f"{show(name)} ({where}) is not a setting.", hint, name=name)
-    return values
+            hint = f"Did you mean {_shown(close[0], where)}?" if close else "Remove it."
+            raise SettingsError(
+                f"{_shown(name, where)} ({where}) is not a setting.", hint, name=name
+            )
+    return _with_files(values, where)
+
+
+def _shown(name: str, where: str) -> str:
+    return name if where.endswith(".toml") else _variable(name)
 
 
 def _variable(name: str) -> str:

@@ -1,8 +1,10 @@
-"""A transaction pooler: what PgBouncer is to a client in that mode, in as few lines as it takes.
+"""A pooler: what PgBouncer is to a client, in as few lines as it takes.
 
-Each transaction of a client runs on whichever server session has been free the longest, so
-two in a row run on two. Like PgBouncer it answers the start itself, with a backend's pid
-that is made up, and refuses the start parameter `options` unless told to ignore it.
+In transaction mode each transaction of a client runs on whichever server session has been
+free the longest, so two in a row run on two; in statement mode so does each statement, and
+transactions are refused; in session mode a client keeps its session until it leaves. Like
+PgBouncer it answers the start itself, with a backend's pid that is made up, and refuses
+the start parameter `options` unless told to ignore it.
 Protocol: https://www.postgresql.org/docs/current/protocol-message-formats.html.
 """
 
@@ -24,9 +26,12 @@ _TOLD = ("server_version", "client_encoding", "standard_conforming_strings", "in
 class TransactionPooler:
     """Listens at `url` and works with two sessions of the server at the URL it is given."""
 
-    def __init__(self, server_url: str, *, takes_options: bool) -> None:
+    def __init__(
+        self, server_url: str, *, takes_options: bool, mode: str = "transaction", size: int = 2
+    ) -> None:
         self._takes_options = takes_options
-        self._sessions = [psycopg.connect(server_url, sslmode="disable") for _ in range(2)]
+        self._mode = mode
+        self._sessions = [psycopg.connect(server_url, sslmode="disable") for _ in range(size)]
         self._free: queue.Queue[socket.socket] = queue.Queue()
         for session in self._sessions:
             server = socket.socket(fileno=os.dup(session.fileno()))
@@ -57,13 +62,21 @@ class TransactionPooler:
             if not self._greet(client):
                 return
             server: socket.socket | None = None
-            while (message := _read(client))[:1] != b"X":
-                server = server or self._free.get(timeout=10)
-                server.sendall(message)
-                # Query and Sync are answered up to ReadyForQuery; I: in no transaction.
-                if message[:1] in (b"Q", b"S") and _answer(server, client) == b"I":
+            try:
+                while (message := _read(client))[:1] != b"X":
+                    if self._mode == "statement" and message[5:].upper().startswith(b"BEGIN"):
+                        client.sendall(_NO_TRANSACTIONS)
+                        return
+                    server = server or self._free.get(timeout=10)
+                    server.sendall(message)
+                    # Query and Sync are answered up to ReadyForQuery; I: in no transaction.
+                    ended = message[:1] in (b"Q", b"S") and _answer(server, client) == b"I"
+                    if ended and self._mode != "session":
+                        self._free.put(server)
+                        server = None
+            finally:
+                if server is not None:
                     self._free.put(server)
-                    server = None
 
     def _greet(self, client: socket.socket) -> bool:
         while True:
@@ -113,3 +126,8 @@ def _exactly(source: socket.socket, size: int) -> bytes:
             raise EOFError
         found += more
     return found
+
+
+_NO_TRANSACTIONS = _message(
+    b"E", b"SFATAL\0C08P01\0Mtransaction blocks not allowed in statement pooling mode\0\0"
+)

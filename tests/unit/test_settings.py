@@ -111,6 +111,60 @@ def test_an_unreadable_file_is_named(tmp_path: Path) -> None:
         get_settings()
 
 
+def test_a_secret_can_stand_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """FLEET_X_FILE is FLEET_X with the file's text, without the line's end."""
+    (tmp_path / "url").write_text("postgresql://u:secret@h/d\n")
+    monkeypatch.setenv("FLEET_POSTGRES_URL", "")
+    monkeypatch.setenv("FLEET_POSTGRES_URL_FILE", str(tmp_path / "url"))
+    (tmp_path / "redis").write_text("redis://r")
+    (tmp_path / "fleet.toml").write_text('redis_url_file = "redis"')
+    assert get_settings().postgres_url == "postgresql://u:secret@h/d"
+    assert get_settings().redis_url == "redis://r"
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe"])
+def test_a_secret_that_cannot_be_read_names_variable_and_file(
+    content: bytes | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """And the error says what to do."""
+    if content is not None:
+        (tmp_path / "url").write_bytes(content)
+    monkeypatch.setenv("FLEET_POSTGRES_URL_FILE", str(tmp_path / "url"))
+    with pytest.raises(SettingsError, match=r"url of FLEET_POSTGRES_URL_FILE cannot be read"):
+        get_settings()
+
+
+def test_a_secret_given_twice_must_be_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Which of two different ones is meant, nobody can know."""
+    (tmp_path / "url").write_text("postgresql://one\n")
+    monkeypatch.setenv("FLEET_POSTGRES_URL_FILE", str(tmp_path / "url"))
+    monkeypatch.setenv("FLEET_POSTGRES_URL", "postgresql://one")
+    assert get_settings().postgres_url == "postgresql://one"
+    get_settings.cache_clear()
+    monkeypatch.setenv("FLEET_POSTGRES_URL", "postgresql://two")
+    with pytest.raises(SettingsError, match="different things") as caught:
+        get_settings()
+    assert "one" not in str(caught.value).replace("one of them", "")
+
+
+def test_a_file_of_no_setting_is_a_misspelt_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """FLEET_POSTGRES_ULR_FILE is refused as any other name."""
+    monkeypatch.setenv("FLEET_POSTGRES_ULR_FILE", "/run/secrets/url")
+    with pytest.raises(SettingsError, match="is not a setting"):
+        get_settings()
+
+
+def test_a_file_in_the_data_dir_s_place_holds_no_stack_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is no error of the stack file's; what uses the folder says so itself."""
+    (tmp_path / "taken").write_text("")
+    monkeypatch.setenv("FLEET_DATA_DIR", str(tmp_path / "taken"))
+    assert get_settings().postgres_url is None
+
+
 def test_a_blank_address_counts_as_unset(monkeypatch: pytest.MonkeyPatch) -> None:
     """Compose files pass empty variables on."""
     monkeypatch.setenv("FLEET_POSTGRES_URL", " ")
