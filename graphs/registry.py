@@ -1,41 +1,63 @@
 """The registry: the graphs that langgraph.json names, loaded lazily and one by one.
 
-An entry is ``"path.py:attribute"``, ``"package.module:attribute"``, or an object with that as
-``path`` and an optional ``queue``. The attribute is a compiled graph, a StateGraph, or a
-function that returns one. A graph that can't be loaded stops nobody but itself.
+    {"dependencies": ["."], "env": ".env",
+     "graphs": {"refund": "./graphs/refund.py:graph",
+                "chat": {"path": "my.agents:make_graph", "queue": "slow", "async": true}}}
+
+``queue`` and ``async`` are ours and may be left out. ``env`` is a file or an object of
+variables that the graphs' modules may need; the process's own environment wins. A graph
+that can't be loaded stops nobody but itself.
 """
 
 import difflib
-import importlib
-import importlib.util
-import inspect
 import json
 import logging
+import os
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Self
 
-from langgraph.graph import StateGraph
+from dotenv import dotenv_values
 from langgraph.pregel import Pregel
+from langgraph.store.base import BaseStore
 
+from graphs import loading, reach
+from graphs.loading import Await, Entry, Factory, Graph
 from infra.errors import RegistryError
-from infra.settings import get_settings
+from infra.settings import PREFIX, get_settings
 
 log = logging.getLogger("fleet.registry")
 
 
 @dataclass(frozen=True)
 class RegisteredGraph:
-    """One loaded graph, compiled without a checkpointer: a turn lends its own."""
+    """One loaded graph, compiled without a checkpointer: a turn lends its own.
+
+    factory: makes it anew, per turn or per slot (graphs.loading). declared_async: what the
+    graphs file says of it, None when it says nothing.
+    """
 
     name: str
-    graph: Pregel[Any, Any, Any, Any]
+    graph: Graph
     queue: str
+    factory: Factory | None = None
+    declared_async: bool | None = None
+
+    def made_anew(self, config: dict[str, Any], wait_for: Await) -> "RegisteredGraph":
+        """As its factory makes it for this config; itself without one."""
+        if self.factory is None:
+            return self
+        return replace(self, graph=self.factory.make(self.name, config, wait_for))
+
+    def lent(self, store: BaseStore) -> "RegisteredGraph":
+        """With this store, unless it brought one of its own."""
+        if self.graph.store is not None:
+            return self
+        return replace(self, graph=self.graph.copy({"store": store}))
 
     @cached_property
     def input_schema(self) -> dict[str, Any] | None:
@@ -48,40 +70,43 @@ class RegisteredGraph:
 
     @cached_property
     def is_async(self) -> bool:
-        """Whether a node, of subgraphs too, has no sync implementation."""
-        return any(
-            _only_async(node.bound) for graph in self._all() for node in graph.nodes.values()
-        )
+        """Whether something in it, in subgraphs too, has no sync implementation."""
+        if self.declared_async is not None:
+            return self.declared_async
+        return any(reach.only_async(node) for g in self.all() for node in g.nodes.values())
 
     @cached_property
     def has_breakpoints(self) -> bool:
         """Whether the graph stops before or after nodes by its own declaration."""
-        return any(g.interrupt_before_nodes or g.interrupt_after_nodes for g in self._all())
+        return any(g.interrupt_before_nodes or g.interrupt_after_nodes for g in self.all())
 
     @cached_property
     def fingerprint(self) -> dict[str, Any]:
         """What a thread remembers of the graph: its node names."""
         return {"nodes": sorted(map(str, self.graph.nodes))}
 
-    def _all(self) -> Iterator[Pregel[Any, Any, Any, Any]]:
+    def all(self) -> Iterator[Graph]:
+        """The graph and its subgraphs, as far as LangGraph sees them."""
         yield self.graph
         for _, subgraph in self.graph.get_subgraphs(recurse=True):
             if isinstance(subgraph, Pregel):
                 yield subgraph
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    path: str
-    queue: str | None
-
-
 class Registry:
     """Graphs by name. Thread safe."""
 
-    def __init__(self, entries: Mapping[str, _Entry], folder: Path) -> None:
+    def __init__(
+        self,
+        entries: Mapping[str, Entry],
+        folder: Path,
+        variables: Mapping[str, str] | None = None,
+        paths: tuple[Path, ...] = (),
+    ) -> None:
         self._entries = dict(entries)
         self._folder = folder
+        self._variables = dict(variables or {})
+        self._paths = (folder, *paths)
         self._loaded: dict[str, RegisteredGraph | RegistryError] = {}
         self._lock = threading.RLock()
 
@@ -105,11 +130,20 @@ class Registry:
                 f"The graphs file {path} has no object named graphs.",
                 'Give it {"graphs": {"name": "./file.py:attribute"}}.',
             )
-        return cls({n: _entry(n, e, path) for n, e in graphs.items()}, path.parent)
+        return cls(
+            {n: loading.entry(n, e, path) for n, e in graphs.items()},
+            path.parent,
+            _variables(document.get("env"), path),
+            _local(document.get("dependencies"), path.parent),
+        )
 
     def names(self) -> list[str]:
         """Names in the file, of graphs that can't be loaded too."""
         return sorted(self._entries)
+
+    def path(self, name: str) -> str:
+        """Where the file says that the graph is."""
+        return self._entries[name].path
 
     def get(self, name: str) -> RegisteredGraph:
         """The graph of that name. Raises RegistryError for an unknown or a broken one."""
@@ -139,124 +173,56 @@ class Registry:
 
     def _try(self, name: str) -> RegisteredGraph | RegistryError:
         entry = self._entries[name]
+        self._prepare()
         try:
-            graph = _compiled(_attribute(entry.path, self._folder, name), name)
+            graph, factory = loading.load(name, entry, self._folder)
         except RegistryError as exc:
             return exc
-        except Exception as exc:
-            return RegistryError(
-                f"Graph {name!r} can't be loaded from {entry.path}: {type(exc).__name__}: {exc}.",
-                "Correct it, then restart the workers.",
+        queue = entry.queue or get_settings().queue
+        return RegisteredGraph(name, graph, queue, factory, entry.is_async)
+
+    def _prepare(self) -> None:
+        """What the graphs' modules rely on: variables, and where to import from."""
+        for variable, value in self._variables.items():
+            os.environ.setdefault(variable, value)
+        for path in map(str, self._paths):
+            if path not in sys.path:
+                sys.path.append(path)
+
+
+def _variables(given: Any, file: Path) -> dict[str, str]:
+    """``env``: a file beside the graphs file, or an object. Ours are no graph's business."""
+    if given is None or given == "":
+        return {}
+    if isinstance(given, str):
+        where = file.parent / given
+        if not where.is_file():
+            raise RegistryError(
+                f"The graphs file {file} names the env file {where}, which does not exist.",
+                "Make it, or correct env.",
             )
-        return RegisteredGraph(name, graph, entry.queue or get_settings().queue)
-
-
-def _entry(name: str, value: Any, path: Path) -> _Entry:
-    entry = value if isinstance(value, dict) else {"path": value}
-    where, queue = entry.get("path"), entry.get("queue")
-    # A name stands before the colon of thread ids.
-    good_name = bool(name) and len(name) <= 64 and not set(name) & set("/:")
-    if not good_name or not isinstance(where, str) or not isinstance(queue, str | None):
+        given = {k: v for k, v in dotenv_values(where).items() if not k.startswith(PREFIX)}
+    if not isinstance(given, dict) or not all(
+        isinstance(v, str | int | float | None) for v in given.values()
+    ):
         raise RegistryError(
-            f"The graphs file {path} has an entry for {name!r} that can't be used.",
-            'Give "./file.py:attribute", or an object with that as its path, and a name of at '
-            "most 64 characters without '/' and ':'.",
+            f"The graphs file {file} has an env that can't be used.",
+            'Give the path of a file, or an object such as {"NAME": "value"}.',
         )
-    return _Entry(where, queue)
-
-
-def _attribute(path: str, folder: Path, name: str) -> Any:
-    where, colon, attribute = path.rpartition(":")
-    if not colon or not attribute:
+    if ours := sorted(name for name in given if name.startswith(PREFIX)):
         raise RegistryError(
-            f"Graph {name!r} has the path {path!r}, which names no attribute.",
-            "Write ./file.py:attribute.",
+            f"The graphs file {file} sets {ours[0]} in env, where the fleet's settings have no "
+            "effect.",
+            "Set it in the environment, in .env or in fleet.toml.",
         )
-    module = _module(where, folder, name)
-    try:
-        return getattr(module, attribute)
-    except AttributeError:
-        close = difflib.get_close_matches(attribute, dir(module), n=1)
-        raise RegistryError(
-            f"Graph {name!r}: {where} has no attribute {attribute!r}.",
-            f"Did you mean {close[0]!r}?" if close else "Correct the graphs file.",
-        ) from None
+    return {name: str(value) for name, value in given.items() if value is not None}
 
 
-def _module(where: str, folder: Path, name: str) -> ModuleType:
-    if not where.endswith(".py"):
-        return importlib.import_module(where)
-    file = (folder / where).resolve()
-    if not file.is_file():
-        raise RegistryError(f"Graph {name!r}: {file} does not exist.", "Correct the graphs file.")
-    if (imported := _imported(file)) is not None:
-        return imported
-    if str(folder) not in sys.path:
-        sys.path.append(str(folder))
-    # In a package of ours or theirs, the module's own name: its classes must have one identity.
-    dotted = _dotted(file)
-    if dotted is not None:
-        return importlib.import_module(dotted)
-    title = f"fleet_graphs.{name}"
-    spec = importlib.util.spec_from_file_location(title, file)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[title] = module
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[title]
-        raise
-    return module
-
-
-def _imported(file: Path) -> ModuleType | None:
-    for module in [*sys.modules.values()]:
-        origin = getattr(module, "__file__", None)
-        if origin and Path(origin).name == file.name and Path(origin).resolve() == file:
-            return module if module.__name__ != "__main__" else None
-    return None
-
-
-def _dotted(file: Path) -> str | None:
-    """``package.module`` of a file in a package that is importable, else None."""
-    parts = [file.stem]
-    folder = file.parent
-    while (folder / "__init__.py").is_file():
-        parts.append(folder.name)
-        folder = folder.parent
-    if len(parts) == 1:
-        return None
-    dotted = ".".join(reversed(parts))
-    try:
-        spec = importlib.util.find_spec(dotted)
-    except (ImportError, ValueError):
-        return None
-    return dotted if spec and spec.origin and Path(spec.origin).resolve() == file else None
-
-
-def _compiled(found: Any, name: str) -> Pregel[Any, Any, Any, Any]:
-    if callable(found) and not isinstance(found, Pregel | StateGraph):
-        # LangGraph's factories may take the run's config; at load time there is none.
-        found = found({}) if _takes_config(found) else found()
-    if isinstance(found, StateGraph):
-        found = found.compile()
-    if not isinstance(found, Pregel):
-        raise RegistryError(
-            f"Graph {name!r} is of type {type(found).__name__}, which is no graph.",
-            "Name a compiled graph, a StateGraph, or a function that returns one.",
-        )
-    return found.copy({"checkpointer": None}) if found.checkpointer else found
-
-
-def _takes_config(factory: Any) -> bool:
-    return any(p.default is p.empty for p in inspect.signature(factory).parameters.values())
-
-
-def _only_async(runnable: Any) -> bool:
-    if hasattr(runnable, "steps"):
-        return any(_only_async(step) for step in runnable.steps)
-    return getattr(runnable, "afunc", None) is not None and getattr(runnable, "func", 0) is None
+def _local(given: Any, folder: Path) -> tuple[Path, ...]:
+    """Folders among the dependencies: LangGraph's tools import from them."""
+    names = [n for n in given if isinstance(n, str)] if isinstance(given, list) else []
+    found = [(folder / name).resolve() for name in names if name.startswith(".")]
+    return tuple(path for path in found if path.is_dir() and path != folder.resolve())
 
 
 def _unknown(name: str, names: list[str]) -> RegistryError:

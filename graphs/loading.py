@@ -1,0 +1,232 @@
+"""Loading one graph that a graphs file names: its module, its attribute, and what that makes.
+
+The attribute is a compiled graph (an ``@entrypoint`` is one), a StateGraph, or a function
+that returns one. A function without arguments is called once; one that takes the run's
+config is called for each turn, as LangGraph's servers do; an async one is called where
+its graph will run, since what it opens belongs to that event loop.
+"""
+
+import difflib
+import importlib
+import importlib.util
+import inspect
+import sys
+import traceback
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeAlias
+
+from langgraph.graph import StateGraph
+from langgraph.pregel import Pregel
+from langgraph.store.memory import InMemoryStore
+
+from infra.errors import RegistryError
+
+Graph: TypeAlias = Pregel[Any, Any, Any, Any]
+#: Runs a coroutine to its result.
+Await: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One entry of the graphs file. ``is_async`` None: found out."""
+
+    path: str
+    queue: str | None = None
+    is_async: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Factory:
+    """A function that makes the graph anew: per turn when it takes a config, else per slot."""
+
+    function: Callable[..., Any]
+    takes_config: bool
+
+    def make(self, name: str, config: dict[str, Any], wait_for: Await) -> Graph:
+        """A graph for this config. Raises RegistryError when it is none."""
+        found = self.function(config) if self.takes_config else self.function()
+        if inspect.iscoroutine(found):
+            found = wait_for(found)
+        return compiled(found, name)
+
+
+def entry(name: str, value: Any, file: Path) -> Entry:
+    """Read an entry: the path, or an object with it. Raises RegistryError."""
+    fields = value if isinstance(value, dict) else {"path": value}
+    where, queue, is_async = (fields.get(f) for f in ("path", "queue", "async"))
+    # A name stands before the colon of thread ids.
+    good = bool(name) and len(name) <= 64 and not set(name) & set("/:")
+    fits = isinstance(queue, str | None) and isinstance(is_async, bool | None)
+    if not good or not fits or not isinstance(where, str):
+        raise RegistryError(
+            f"The graphs file {file} has an entry for {name!r} that can't be used.",
+            'Give "./file.py:attribute", or an object with that as its path, and a name of at '
+            "most 64 characters without '/' and ':'.",
+        )
+    return Entry(where, queue, is_async)
+
+
+def load(name: str, entry: Entry, folder: Path) -> tuple[Graph, Factory | None]:
+    """The graph, and what makes it anew if it is to be. Raises RegistryError."""
+    try:
+        found = _attribute(entry.path, folder, name)
+        factory = _factory(found, name)
+        if factory is None:
+            made = found() if callable(found) and not _is_graph(found) else found
+            return compiled(made, name), None
+        return factory.make(name, {"configurable": {}}, in_own_loop), factory
+    except RegistryError:
+        raise
+    except (Exception, SystemExit) as exc:
+        raise RegistryError(
+            f"Graph {name!r} can't be loaded from {entry.path}: {type(exc).__name__}: "
+            f"{exc}{_place(exc, folder)}.",
+            "Correct it, then restart the workers.",
+        ) from exc
+
+
+def compiled(found: Any, name: str) -> Graph:
+    """Without a checkpointer, and without a store that would live in one process only."""
+    if isinstance(found, StateGraph):
+        found = found.compile()
+    if not isinstance(found, Pregel):
+        raise RegistryError(
+            f"Graph {name!r} is of type {type(found).__name__}, which is no graph.",
+            "Name a compiled graph, a StateGraph, or a function that returns one.",
+        )
+    update: dict[str, Any] = {}
+    if found.checkpointer is not None:
+        update["checkpointer"] = None
+    if isinstance(found.store, InMemoryStore) and not holds_anything(found.store):
+        update["store"] = None
+    return found.copy(update) if update else found
+
+
+def holds_anything(store: InMemoryStore) -> bool:
+    """Whether an in-memory store was filled, or told how to embed, when it was made."""
+    return bool(store.index_config) or bool(store.list_namespaces(limit=1))
+
+
+def in_own_loop(work: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine where a loop may be running already."""
+    import asyncio
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(asyncio.run, work).result()
+
+
+# Factories
+
+
+def _is_graph(found: Any) -> bool:
+    return isinstance(found, Pregel | StateGraph)
+
+
+def _factory(found: Any, name: str) -> Factory | None:
+    if _is_graph(found) or not callable(found):
+        return None
+    if inspect.isasyncgenfunction(inspect.unwrap(found)) or inspect.isgeneratorfunction(
+        inspect.unwrap(found)
+    ):
+        raise RegistryError(
+            f"Graph {name!r} is made by a context manager, which the fleet does not keep open.",
+            "Return the graph from a function, and open what it needs inside its nodes.",
+        )
+    required = [
+        p
+        for p in inspect.signature(found).parameters.values()
+        if p.name == "config"
+        or (p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD))
+    ]
+    if len(required) > 1 or any(p.kind is p.KEYWORD_ONLY for p in required):
+        raise RegistryError(
+            f"Graph {name!r} is made by a function that wants "
+            f"{', '.join(p.name for p in required)}.",
+            "Let it take nothing, or the run's config alone.",
+        )
+    if not required and not inspect.iscoroutinefunction(found):
+        return None
+    return Factory(found, bool(required))
+
+
+# Modules
+
+
+def _attribute(path: str, folder: Path, name: str) -> Any:
+    where, colon, attribute = path.rpartition(":")
+    if not colon or not attribute:
+        raise RegistryError(
+            f"Graph {name!r} has the path {path!r}, which names no attribute.",
+            "Write ./file.py:attribute.",
+        )
+    module = _module(where, folder, name)
+    try:
+        return getattr(module, attribute)
+    except AttributeError:
+        close = difflib.get_close_matches(attribute, dir(module), n=1)
+        raise RegistryError(
+            f"Graph {name!r}: {where} has no attribute {attribute!r}.",
+            f"Did you mean {close[0]!r}?" if close else "Correct the graphs file.",
+        ) from None
+
+
+def _module(where: str, folder: Path, name: str) -> ModuleType:
+    if not where.endswith(".py"):
+        return importlib.import_module(where)
+    file = (folder / where).resolve()
+    if not file.is_file():
+        raise RegistryError(f"Graph {name!r}: {file} does not exist.", "Correct the graphs file.")
+    if (imported := _imported(file)) is not None:
+        return imported
+    # In a package of ours or theirs, the module's own name: its classes must have one identity.
+    dotted = _dotted(file)
+    if dotted is not None:
+        return importlib.import_module(dotted)
+    title = f"fleet_graphs.{name}"
+    spec = importlib.util.spec_from_file_location(title, file)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[title] = module
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[title]
+        raise
+    return module
+
+
+def _imported(file: Path) -> ModuleType | None:
+    for module in [*sys.modules.values()]:
+        origin = getattr(module, "__file__", None)
+        if origin and Path(origin).name == file.name and Path(origin).resolve() == file:
+            return module if module.__name__ != "__main__" else None
+    return None
+
+
+def _dotted(file: Path) -> str | None:
+    """``package.module`` of a file in a package that is importable, else None."""
+    parts = [file.stem]
+    folder = file.parent
+    while (folder / "__init__.py").is_file():
+        parts.append(folder.name)
+        folder = folder.parent
+    if len(parts) == 1:
+        return None
+    dotted = ".".join(reversed(parts))
+    try:
+        spec = importlib.util.find_spec(dotted)
+    except (ImportError, ValueError):
+        return None
+    return dotted if spec and spec.origin and Path(spec.origin).resolve() == file else None
+
+
+def _place(exc: BaseException, folder: Path) -> str:
+    """Where in the user's own files it happened: " (agent.py, line 3)"."""
+    frames = traceback.extract_tb(exc.__traceback__)
+    own = [f for f in frames if Path(f.filename).is_relative_to(folder.resolve())]
+    own = [f for f in own if "site-packages" not in f.filename]
+    return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
