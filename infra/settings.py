@@ -16,7 +16,7 @@ import tomllib
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from dotenv import dotenv_values
 from pydantic import Field, ValidationError, field_validator
@@ -61,6 +61,11 @@ class Settings(BaseSettings):
     redelivery_after: Seconds = 2.0
     flush_after: Seconds = 0.1
     pulse_interval: Seconds = 5.0
+
+    log_format: Literal["auto", "json", "text"] = "auto"
+    heartbeat_file: Path | None = None
+    metrics_port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    metrics_host: str = "127.0.0.1"
 
     failpoints: str = ""
     failpoint_log: Path | None = None

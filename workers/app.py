@@ -5,6 +5,9 @@ from typing import Any
 
 from celery import Celery, signals
 
+from infra import telemetry
+from infra.settings import get_settings
+
 #: Pools whose slots can hold a session lock and run a node that blocks.
 POOLS = ("prefork", "threads", "solo")
 
@@ -24,4 +27,12 @@ def _refuse_greenlets(conf: Any = None, options: Any = None, **_: Any) -> None:
         )
 
 
+def _log(
+    loglevel: Any = None, logfile: str | None = None, colorize: bool | None = None, **_: Any
+) -> None:
+    """Our logs in place of Celery's."""
+    telemetry.configure(loglevel or "WARNING", logfile, get_settings().log_format, colorize)
+
+
 signals.celeryd_init.connect(_refuse_greenlets)
+signals.setup_logging.connect(_log)
