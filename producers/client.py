@@ -34,9 +34,10 @@ from .messages import (
     split_thread_id,
 )
 from .messages import thread_id as make_thread_id
+from .operate import Operations
 from .refusals import receipt_of, refuse_unknown_question, refuse_unnamed, unknown_thread
 from .sessions import Sessions, translated
-from .status import SETTLED, Receipt, ThreadRow, ThreadStatus, thread_status
+from .status import SETTLED, Receipt, ThreadRow, ThreadStatus, held, thread_status
 from .surroundings import addresses, failpoint
 from .wakes import Wakes
 
@@ -44,7 +45,7 @@ from .wakes import Wakes
 _FIRST_LOOK, _LAST_LOOK = 0.02, 0.25
 
 
-class Fleet:
+class Fleet(Operations):
     """A door to the fleet.
 
     postgres_url, redis_url: without arguments the settings (FLEET_POSTGRES_URL,
@@ -71,10 +72,14 @@ class Fleet:
         message_id: str | None = None,
         on_existing: OnExisting = "use_existing",
         priority: int = 0,
+        context: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] | None = None,
         connection: psycopg.Connection[Any] | None = None,
     ) -> Receipt:
         """Start the thread of `key`.
 
+        context, config: LangGraph's, for this run and, until others are given, for the later
+        ones of the thread. They are stored with the thread, so they hold no secrets.
         connection: accept within its present transaction, to be committed or rolled back
         with it; the work starts after that commit. Raises UnknownGraph, InvalidKey,
         InvalidPayload, InvalidInput, MessageConflict, ThreadExists, FleetUnavailable,
@@ -89,6 +94,8 @@ class Fleet:
             message_id=message_id or new_message_id(),
             on_existing=on_existing,
             priority=priority,
+            context=context,
+            config=config,
         )
         if connection is None:
             return self._accept(start)
@@ -112,7 +119,13 @@ class Fleet:
         return [r.model_copy(update={"published": published}) for r in receipts]
 
     def send(
-        self, thread_id: str, input: Mapping[str, Any], *, message_id: str | None = None
+        self,
+        thread_id: str,
+        input: Mapping[str, Any],
+        *,
+        message_id: str | None = None,
+        context: Mapping[str, Any] | None = None,
+        config: Mapping[str, Any] | None = None,
     ) -> Receipt:
         """More input for a thread that exists. Raises UnknownThread, QuestionOpen and as submit."""
         return self._accept(
@@ -121,6 +134,8 @@ class Fleet:
                 **self._names(thread_id),
                 message_id=message_id or new_message_id(),
                 input=input,
+                context=context,
+                config=config,
             )
         )
 
@@ -258,7 +273,7 @@ class Fleet:
         return queries.row(conn, "accept", message=argument(message, notify=self._wakes is None))
 
     def _published(self, found: list[dict[str, Any]]) -> bool:
-        pending = [f for f in found if f["message_status"] == "pending"]
+        pending = [f for f in found if f["message_status"] == "pending" and not held(f["queue"])]
         return self._wakes is not None and self._wakes.publish(pending)
 
     def _look(self, query: str, thread_id: str) -> Any:

@@ -14,6 +14,10 @@
     ├── QuestionOpen         input while a question waits for its answer
     ├── AnswerRefused        the answer does not fit the question (see `reason`)
     ├── NotInDoubt           nothing to resolve under that request_id
+    ├── ThreadBusy           a turn runs: what was asked for has to wait for its end
+    ├── NothingToDo          the thread has nothing of the kind that was to be changed
+    ├── EffectInDoubt        an effect may have happened: a person has to say first
+    ├── UnknownWorker        no such worker has announced itself
     └── WaitTimeout          the thread had not settled in time
 
 Each carries its data as attributes, says in `message` what happened to what, and
@@ -138,6 +142,32 @@ class NotInDoubt(ProducerError):
 
     code = "not_in_doubt"
     default_hint = "`fleet show` lists the effects of a thread and their states."
+
+
+class ThreadBusy(ProducerError):
+    """Data: thread_id."""
+
+    code = "thread_busy"
+    default_hint = "Try again when its turn has ended; `fleet cancel` stops it."
+
+
+class NothingToDo(ProducerError):
+    """Data: thread_id, status."""
+
+    code = "nothing_to_do"
+    default_hint = "Look at it with `fleet show`."
+
+
+class EffectInDoubt(ProducerError):
+    """Data: thread_id, in_doubt (request ids)."""
+
+    code = "effect_in_doubt"
+
+
+class UnknownWorker(ProducerError):
+    """Data: worker, known."""
+
+    code = "unknown_worker"
 
 
 class WaitTimeout(ProducerError, TimeoutError):

@@ -112,3 +112,63 @@ WHERE (%(status)s::text IS NULL OR t.status = %(status)s)
   AND (%(tenant)s::text IS NULL OR t.tenant = %(tenant)s)
 ORDER BY t.updated_at DESC, t.thread_id
 LIMIT %(limit)s
+
+-- What an operator does. Each waits a moment for the row that a turn's end holds.
+-- name: cancel
+SELECT fleet.cancel(%(thread_id)s)::text
+
+-- name: retry
+SELECT fleet.retry(%(thread_id)s, %(new_request)s, %(notify)s)::text
+
+-- name: drop
+SELECT fleet.drop(%(thread_id)s, %(notify)s)::text
+
+-- The input with which the thread was started last.
+-- name: latest_start
+SELECT json_build_object('input', m.payload, 'effects', (
+    SELECT coalesce(json_agg(json_build_object('name', e.name, 'request_id', e.request_id,
+        'state', e.state) ORDER BY e.first_started_at), '[]')
+    FROM fleet.effects e WHERE e.thread_id = m.thread_id AND e.generation = t.generation
+      AND e.state <> 'failed' AND e.effect_key IS NULL))::text
+FROM fleet.messages m JOIN fleet.threads t USING (thread_id)
+WHERE m.thread_id = %(thread_id)s AND m.kind = 'start'
+ORDER BY m.seq DESC LIMIT 1
+
+-- name: graph_names
+SELECT to_json(graph)::text FROM fleet.graphs ORDER BY graph
+
+-- name: set_paused
+SELECT fleet.set_paused(%(graph)s, %(paused)s)::text
+
+-- name: sort_paused
+SELECT to_json(fleet.sort_paused())::text
+
+-- Mail of a graph that is not done, and the heads of line that a wake-up is for.
+-- name: graph_mail
+SELECT json_build_object('waiting', count(*) FILTER (WHERE m.status = 'pending'),
+    'running', count(*) FILTER (WHERE m.status = 'claimed'))::text
+FROM fleet.messages m JOIN fleet.threads t USING (thread_id)
+WHERE t.graph = %(graph)s AND m.status IN ('pending', 'claimed')
+
+-- name: due_of_graph
+SELECT json_build_object('thread_id', m.thread_id, 'queue', m.queue,
+    'message_status', m.status, 'wake_limit', fleet.wake_limit(m.queue))::text
+FROM fleet.messages m JOIN fleet.threads t USING (thread_id)
+WHERE t.graph = %(graph)s AND m.status = 'pending' AND m.available_at <= (SELECT fleet.now())
+ORDER BY m.priority DESC, m.available_at LIMIT 32
+
+-- name: workers
+SELECT json_build_object(
+    'worker', w.worker, 'queues', w.queues, 'slots', w.slots, 'pool', w.pool,
+    'started_at', w.started_at, 'seen_at', w.seen_at, 'draining', w.draining,
+    'drain_requested', w.drain_requested,
+    'silent_for', extract(epoch FROM (SELECT fleet.now()) - w.seen_at),
+    'runs', (
+        SELECT coalesce(json_agg(json_build_object('thread_id', t.thread_id,
+            'since', t.updated_at, 'progress_at', t.progress_at) ORDER BY t.updated_at), '[]')
+        FROM fleet.threads t
+        WHERE t.status = 'running' AND starts_with(t.owner, w.worker || ':')))::text
+FROM fleet.workers w ORDER BY w.worker
+
+-- name: drain_worker
+SELECT fleet.drain_worker(%(worker)s, %(drain)s)::text

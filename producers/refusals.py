@@ -14,13 +14,13 @@ from .errors import (
     UnknownThread,
 )
 from .messages import Message
-from .status import Receipt
+from .status import Receipt, held
 
 
 def receipt_of(message: Message, found: dict[str, Any]) -> Receipt:
     """The receipt; raises the ProducerError of a refused message."""
     if found["outcome"] in ("accepted", "duplicate", "existing"):
-        return Receipt.model_validate(found)
+        return Receipt.model_validate({**found, "paused": held(found.get("queue"))})
     raise refusal(message, found)
 
 

@@ -16,6 +16,11 @@ SETTLED: frozenset[str] = frozenset(
 )
 
 
+def held(queue: str | None) -> bool:
+    """Whether mail of this queue is that of a paused graph: nobody is to be woken for it."""
+    return queue is not None and queue.startswith("paused:")
+
+
 class _Seen(BaseModel):
     # A newer server may say more than this version knows.
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -24,7 +29,7 @@ class _Seen(BaseModel):
 class Receipt(_Seen):
     """The message is committed. `published`: a worker has been woken for it (or enough
     wake-ups wait already); if not, it starts when the broker is back, or after the
-    commit of the caller's own transaction.
+    commit of the caller's own transaction. `paused`: its graph is, and it waits for that.
     """
 
     thread_id: str
@@ -32,6 +37,7 @@ class Receipt(_Seen):
     seq: int
     outcome: Literal["accepted", "duplicate", "existing"]
     published: bool = False
+    paused: bool = False
 
 
 class Question(_Seen):

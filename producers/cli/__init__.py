@@ -15,13 +15,12 @@ from typing import Annotated
 
 import typer
 
-from . import decide, look, setup, submit
+from . import decide, look, operate, setup, submit
 from .failures import exit_code, tell, tell_usage
 
 app = typer.Typer(
     name="fleet",
     help="Runs LangGraph agents on Celery workers: every accepted task reaches its end, once.",
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -48,7 +47,7 @@ def _fleet(
     """Options that stand before the command."""
 
 
-for module in (submit, look, decide, setup):
+for module in (submit, look, decide, operate, setup):
     module.register(app)
 for name in ("up", "demo", "bench"):
     if find_spec(f"{__name__}.{name}") is not None:

@@ -7,8 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
+from . import complete
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
-Thread = Annotated[str, typer.Argument(help="The thread's id, for example refund:A1001.")]
+Thread = Annotated[
+    str,
+    typer.Argument(
+        help="The thread's id, for example refund:A1001.", autocompletion=complete.threads
+    ),
+]
 MessageId = Annotated[
     str | None,
     typer.Option("--message-id", help="Idempotency key: sent again, it counts once."),

@@ -116,7 +116,15 @@ def report(receipt: "Receipt", as_json: bool, **more: Any) -> None:
 
 
 def tell_unpublished(receipt: "Receipt") -> None:
-    if not receipt.published:
+    from ..messages import split_thread_id
+
+    if receipt.paused:
+        graph = split_thread_id(receipt.thread_id)[1]
+        note(
+            f"{receipt.thread_id} is accepted and held: graph {graph} is paused; it goes on with "
+            f"`fleet resume {graph}`."
+        )
+    elif not receipt.published:
         note(
             f"{receipt.thread_id} is accepted; no worker could be woken for it, so it starts "
             "when the broker is back."

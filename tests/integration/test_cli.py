@@ -123,6 +123,7 @@ def test_submit_prints_the_receipt(cli: Cli, database: Database) -> None:
         "seq": 1,
         "outcome": "accepted",
         "published": True,
+        "paused": False,
     }
     again = cli(*SUBMIT, "--message-id", "m")
     assert again.code == 0 and again.err == ""

@@ -1,0 +1,215 @@
+"""What operators do: `fleet cancel`, `retry`, `drop`, `restart`, `pause`, `resume`, `workers`
+and `drain`."""
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from . import complete
+from .failures import note
+from .options import Json, MessageId, Thread, read_json
+from .output import print_facts, print_json, print_table
+from .submit import report
+
+if TYPE_CHECKING:
+    from ..client import Fleet
+    from ..operate import EffectName, Hold, WorkerRow
+
+_WORKERS = ("worker", "state", "pool", "slots", "busy", "queues", "seen_at", "runs")
+
+
+def register(app: typer.Typer) -> None:
+    for command in (cancel, retry, drop, restart, pause, resume, workers, drain):
+        app.command()(command)
+
+
+Graph = Annotated[str, typer.Argument(help="A registered graph.", autocompletion=complete.graphs)]
+Worker = Annotated[
+    str, typer.Argument(help="Its name; see `fleet workers`.", autocompletion=complete.workers)
+]
+Wait = Annotated[
+    float | None,
+    typer.Option(
+        "--wait", metavar="SECONDS", min=0, help="Wait until the running turn has stopped."
+    ),
+]
+
+
+def cancel(thread: Thread, wait: Wait = None, as_json: Json = False) -> None:
+    """Call off all that is open of a thread; a running turn stops at its next step."""
+    from ..client import Fleet
+
+    with Fleet() as fleet:
+        done = fleet.cancel(thread)
+        if done.outcome == "requested" and wait is not None:
+            fleet.wait(done.thread_id, wait)
+            done = fleet.cancel(thread)
+    _print(done, as_json)
+    if done.outcome == "requested":
+        note(f"A turn of {done.thread_id} runs; it stops at its next step.")
+    elif done.outcome == "finished":
+        note(f"{done.thread_id} had ended ({done.status}) already; nothing was called off.")
+    _tell_doubt(done.thread_id, done.in_doubt)
+
+
+def retry(
+    thread: Thread,
+    new_request: Annotated[
+        bool,
+        typer.Option(
+            "--new-request", help="Make calls that failed for good anew, under new request ids."
+        ),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Work on a dead message again; it goes on where it stopped."""
+    from ..client import Fleet
+
+    with Fleet() as fleet:
+        _print(fleet.retry(thread, new_request=new_request), as_json)
+
+
+def drop(thread: Thread, as_json: Json = False) -> None:
+    """Give up a thread's quarantined message, so that later mail goes on."""
+    from ..client import Fleet
+
+    with Fleet() as fleet:
+        done = fleet.drop(thread)
+    _print(done, as_json)
+    _tell_doubt(done.thread_id, done.in_doubt)
+
+
+def restart(
+    thread: Thread,
+    input: Annotated[
+        str | None,
+        typer.Option(
+            "--input",
+            metavar="JSON|@FILE|-",
+            help="The input; that of the last start, if left out.",
+        ),
+    ] = None,
+    message_id: MessageId = None,
+    as_json: Json = False,
+) -> None:
+    """Begin a thread anew, from a clean state; its open mail is dropped."""
+    given = None if input is None else read_json(input, "--input")
+    from ..client import Fleet
+
+    with Fleet() as fleet:
+        before = fleet.latest_start(thread)
+        receipt = fleet.restart(
+            thread, before["input"] if given is None else given, message_id=message_id
+        )
+    report(receipt, as_json)
+    if before["effects"] and receipt.outcome == "accepted":
+        names = ", ".join(dict.fromkeys(e["name"] for e in before["effects"]))
+        note(f"Effects of the run before are made anew: {names}.")
+
+
+def pause(graph: Graph, as_json: Json = False) -> None:
+    """Hold a graph: its mail is kept, and no new turn begins."""
+    from ..client import Fleet
+
+    with Fleet() as fleet:
+        _print_hold(fleet.pause(graph), as_json)
+
+
+def resume(graph: Graph, as_json: Json = False) -> None:
+    """Let a paused graph go on."""
+    from ..client import Fleet
+
+    with Fleet() as fleet:
+        _print_hold(fleet.resume(graph), as_json)
+
+
+def workers(as_json: Json = False) -> None:
+    """List the workers, and what each runs now."""
+    from ..client import Fleet
+
+    with Fleet() as fleet:
+        _print_workers(fleet.workers(), as_json)
+
+
+def drain(
+    worker: Worker,
+    undo: Annotated[bool, typer.Option("--undo", help="Let it take turns again.")] = False,
+    wait: Wait = None,
+    as_json: Json = False,
+) -> None:
+    """Let a worker take no more turns; it stays up, and others go on with its threads."""
+    if undo and wait is not None:
+        raise typer.BadParameter("It does not go with --undo.", param_hint="--wait")
+    from ..client import Fleet
+
+    with Fleet() as fleet:
+        found = fleet.drain(worker, undo=undo)
+        if wait is not None:
+            found = _drained(fleet, found, wait)
+    if as_json:
+        print_json(found.model_dump(mode="json") | {"state": found.state})
+    else:
+        print_facts(_worker(found))
+    if found.state == "silent":
+        note(f"{worker} has said nothing for {found.silent_for:.0f} s: it may be gone.")
+
+
+def _drained(fleet: "Fleet", found: "WorkerRow", wait: float) -> "WorkerRow":
+    from ..errors import WaitTimeout
+
+    deadline = time.monotonic() + wait
+    while found.state != "drained":
+        if time.monotonic() > deadline:
+            raise WaitTimeout(
+                f"{found.worker} is {found.state} and runs {len(found.runs)} turn(s) after "
+                f"{wait:g} s.",
+                "They stop at their next step; see `fleet workers`.",
+                worker=found.worker,
+                status=found.state,
+                timeout=wait,
+            )
+        time.sleep(0.1)
+        found = next((w for w in fleet.workers() if w.worker == found.worker), found)
+    return found
+
+
+def _print(done: Any, as_json: bool) -> None:
+    facts = done.model_dump(mode="json")
+    if as_json:
+        print_json(facts)
+    else:
+        print_facts({name: value for name, value in facts.items() if value not in (None, [])})
+
+
+def _print_hold(hold: "Hold", as_json: bool) -> None:
+    _print(hold, as_json)
+    if hold.paused and hold.running:
+        note(f"{hold.running} turn(s) under way go on to their end.")
+
+
+def _print_workers(found: Sequence["WorkerRow"], as_json: bool) -> None:
+    if as_json:
+        print_json({"workers": [w.model_dump(mode="json") | {"state": w.state} for w in found]})
+        return
+    print_table("", _WORKERS, [_worker(w) for w in found])
+
+
+def _worker(found: "WorkerRow") -> dict[str, Any]:
+    return {
+        "worker": found.worker,
+        "state": found.state,
+        "pool": found.pool,
+        "slots": found.slots,
+        "busy": len(found.runs),
+        "queues": " ".join(found.queues),
+        "seen_at": found.seen_at,
+        "runs": " ".join(run.thread_id for run in found.runs),
+    }
+
+
+def _tell_doubt(thread: str, effects: Sequence["EffectName"]) -> None:
+    if effects:
+        named = ", ".join(f"{e.name} ({e.request_id})" for e in effects)
+        note(f"{thread} leaves effects that may have happened, look them up outside: {named}.")

@@ -1,0 +1,301 @@
+"""What operators do: cancel, retry and drop work, hold a graph, look at workers.
+
+:class:`Operations` is the part of :class:`Fleet` that does it. Nothing here writes
+beside a turn: a thread is changed under its own lock, or not at all.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from . import queries
+from .errors import (
+    EffectInDoubt,
+    NothingToDo,
+    ThreadBusy,
+    UnknownGraph,
+    UnknownWorker,
+)
+from .messages import check_graph
+from .messages import thread_id as make_thread_id
+from .refusals import unknown_thread
+from .status import Receipt
+
+if TYPE_CHECKING:
+    from .messages import OnExisting
+    from .sessions import Sessions
+
+#: Seconds after which a worker that says nothing is taken for gone (it beats every ten).
+SILENT_AFTER = 30.0
+
+
+class _Told(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class EffectName(_Told):
+    """An effect of a thread; ``renewed_as``: the request id that takes this one's place."""
+
+    name: str
+    request_id: str
+    renewed_as: str | None = None
+
+
+class Cancellation(_Told):
+    """``requested``: a turn runs, and stops at its next step. ``finished``: it came too
+    late. in_doubt: effects begun without a result, which may have happened."""
+
+    thread_id: str
+    outcome: Literal["cancelled", "requested", "finished"]
+    status: str
+    in_doubt: list[EffectName] = []
+
+
+class Retried(_Told):
+    """The message is due again; `published` as in a receipt."""
+
+    thread_id: str
+    message_id: str
+    seq: int
+    renewed: list[EffectName] = []
+    published: bool = False
+
+
+class Dropped(_Told):
+    """The message is given up; status: the thread's, now."""
+
+    thread_id: str
+    message_id: str
+    seq: int
+    status: str
+    in_doubt: list[EffectName] = []
+
+
+class Hold(_Told):
+    """A graph, paused or not; its mail that waits, and its turns that still run."""
+
+    graph: str
+    paused: bool
+    waiting: int
+    running: int
+
+
+class Running(_Told):
+    """A thread that a worker has; times are the database's."""
+
+    thread_id: str
+    since: datetime
+    progress_at: datetime | None = None
+
+
+class WorkerRow(_Told):
+    """A worker. draining: it takes no turns; drain_requested: it was told so by `drain`."""
+
+    worker: str
+    queues: list[str]
+    slots: int
+    pool: str
+    started_at: datetime
+    seen_at: datetime
+    silent_for: float
+    draining: bool
+    drain_requested: bool
+    runs: list[Running] = []
+
+    @property
+    def state(self) -> str:
+        """ready | draining | drained | silent"""
+        if self.silent_for > SILENT_AFTER:
+            return "silent"
+        if self.draining or self.drain_requested:
+            return "draining" if self.runs or not self.draining else "drained"
+        return "ready"
+
+
+class Operations:
+    """Mixed into Fleet."""
+
+    tenant: str
+    _sessions: "Sessions"
+    _wakes: Any
+
+    if TYPE_CHECKING:
+
+        def submit(
+            self,
+            graph: str,
+            key: str,
+            input: Mapping[str, Any],
+            *,
+            message_id: str | None = None,
+            on_existing: OnExisting = "use_existing",
+        ) -> Receipt: ...
+
+        def _names(self, thread_id: str) -> dict[str, str]: ...
+
+        def _published(self, found: list[dict[str, Any]]) -> bool: ...
+
+    # Threads
+
+    def cancel(self, thread_id: str) -> Cancellation:
+        """Call off all that is open of the thread, at once or at its turn's next step.
+
+        An effect in flight is finished and recorded first. Raises UnknownThread.
+        """
+        thread = self._thread(thread_id)
+        return Cancellation.model_validate(self._operate("cancel", thread))
+
+    def retry(self, thread_id: str, *, new_request: bool = False) -> Retried:
+        """Work on a dead message again, its counts forgotten; it goes on where it stopped.
+
+        new_request: calls that failed for good are made anew, under new request ids;
+        without it their recorded failures are met again. Raises UnknownThread, ThreadBusy,
+        NothingToDo, EffectInDoubt.
+        """
+        thread = self._thread(thread_id)
+        found = self._operate("retry", thread, new_request=new_request, notify=self._wakes is None)
+        return Retried.model_validate({**found, "published": self._published([found])})
+
+    def drop(self, thread_id: str) -> Dropped:
+        """Give up the quarantined (dead or in-doubt) message; later mail goes on.
+
+        Raises UnknownThread, ThreadBusy, NothingToDo.
+        """
+        thread = self._thread(thread_id)
+        found = self._operate("drop", thread, notify=self._wakes is None)
+        self._published([found])
+        return Dropped.model_validate(found)
+
+    def restart(
+        self,
+        thread_id: str,
+        input: Mapping[str, Any] | None = None,
+        *,
+        message_id: str | None = None,
+    ) -> Receipt:
+        """Begin the thread anew, from a clean state; its open mail is dropped.
+
+        input: that of the last start, if left out. Effects are made anew too, but for keyed
+        ones. Raises UnknownThread and as submit.
+        """
+        names = self._names(thread_id)
+        if input is None:
+            input = self.latest_start(thread_id)["input"]
+        return self.submit(
+            names["graph"], names["key"], input, message_id=message_id, on_existing="restart"
+        )
+
+    def latest_start(self, thread_id: str) -> dict[str, Any]:
+        """``{"input", "effects": [{"name", "request_id", "state"}]}`` of the last start."""
+        thread = self._thread(thread_id)
+        found = self._sessions.run(lambda conn: queries.row(conn, "latest_start", thread_id=thread))
+        if found is None:
+            raise unknown_thread(thread)
+        return dict(found)
+
+    # Graphs
+
+    def graphs(self) -> list[str]:
+        """Names of the registered graphs."""
+        return list(self._sessions.run(lambda conn: queries.rows(conn, "graph_names")))
+
+    def pause(self, graph: str) -> Hold:
+        """Hold the graph's mail; turns under way go on to their end. Raises UnknownGraph."""
+        return self._hold(graph, True)
+
+    def resume(self, graph: str) -> Hold:
+        """Let the graph's mail go on. Raises UnknownGraph."""
+        hold = self._hold(graph, False)
+        due = self._sessions.run(lambda conn: queries.rows(conn, "due_of_graph", graph=graph))
+        self._published(due)
+        return hold
+
+    def _hold(self, graph: str, paused: bool) -> Hold:
+        check_graph(graph)
+        said = self._sessions.run(
+            lambda conn: queries.row(conn, "set_paused", graph=graph, paused=paused)
+        )
+        if said["outcome"] == "unknown_graph":
+            raise UnknownGraph(
+                f"No graph '{graph}' is registered.",
+                f"Known: {', '.join(said['known'])}.",
+                graph=graph,
+                known=said["known"],
+            )
+        # A transaction of its own: mail that is accepted from now on has seen the change.
+        self._sessions.run(lambda conn: queries.row(conn, "sort_paused"))
+        mail = self._sessions.run(lambda conn: queries.row(conn, "graph_mail", graph=graph))
+        return Hold(graph=graph, paused=paused, **mail)
+
+    # Workers
+
+    def workers(self) -> list[WorkerRow]:
+        """The workers that have announced themselves, and what each runs now."""
+        found = self._sessions.run(lambda conn: queries.rows(conn, "workers"))
+        return [WorkerRow.model_validate(row) for row in found]
+
+    def drain(self, worker: str, *, undo: bool = False) -> WorkerRow:
+        """Let the worker take no more turns; those it has stop at their next step and go on
+        elsewhere. It stays up, drained, until `undo` or until it is started anew.
+
+        Raises UnknownWorker.
+        """
+        said = self._sessions.run(
+            lambda conn: queries.row(conn, "drain_worker", worker=worker, drain=not undo)
+        )
+        found = [row for row in self.workers() if row.worker == worker]
+        if said["outcome"] == "unknown_worker" or not found:
+            raise UnknownWorker(
+                f"There is no worker {worker}.",
+                f"Known: {', '.join(said['known'])}." if said.get("known") else "None is up.",
+                worker=worker,
+                known=said.get("known", []),
+            )
+        return found[0]
+
+    # Inside
+
+    def _thread(self, thread_id: str) -> str:
+        return make_thread_id(**self._names(thread_id))
+
+    def _operate(self, query: str, thread: str, **args: Any) -> dict[str, Any]:
+        """What the function said; its refusals are raised."""
+        found = self._sessions.run(lambda conn: queries.row(conn, query, thread_id=thread, **args))
+        outcome = found["outcome"]
+        if outcome == "unknown_thread":
+            raise unknown_thread(thread)
+        if outcome == "running":
+            raise ThreadBusy(f"{thread} is being worked on.", thread_id=thread)
+        if outcome == "in_doubt":
+            raise _in_doubt(thread, found)
+        if outcome in ("nothing", "nothing_failed"):
+            raise _nothing(query, thread, found)
+        return dict(found)
+
+
+def _in_doubt(thread: str, found: Mapping[str, Any]) -> EffectInDoubt:
+    effects = [EffectName.model_validate(e) for e in found["in_doubt"]]
+    named = ", ".join(f"{e.name} ({e.request_id})" for e in effects)
+    first = effects[0].request_id if effects else "REQUEST_ID"
+    return EffectInDoubt(
+        f"{thread} has effects that may have happened: {named or 'see `fleet show`'}.",
+        f"Look it up outside, then `fleet resolve {thread} {first} --happened JSON` or "
+        "--did-not-happen.",
+        thread_id=thread,
+        in_doubt=[e.request_id for e in effects],
+    )
+
+
+def _nothing(query: str, thread: str, found: Mapping[str, Any]) -> NothingToDo:
+    status = found["status"]
+    if found["outcome"] == "nothing_failed":
+        return NothingToDo(
+            f"{thread} has no effect on record that failed for good, so no new request is needed.",
+            "Use `fleet retry` without --new-request.",
+            thread_id=thread,
+            status=status,
+        )
+    what = {"retry": "no dead message to retry", "drop": "no quarantined message to drop"}[query]
+    return NothingToDo(f"{thread} is {status} and has {what}.", thread_id=thread, status=status)

@@ -1,0 +1,373 @@
+"""What operators do, on real Postgres and Redis; turns are played by claims of the test."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from graphs.ledger import Intent, Result
+from producers import Fleet
+from producers.errors import EffectInDoubt, NothingToDo, ThreadBusy, UnknownGraph, UnknownThread
+from tests.harness import Broker, Database
+from tests.integration.mailbox import INPUT, ask
+from tests.integration.test_claim import claim_next, finish, take
+from workers.claim import Claim
+from workers.outcomes import Kind
+
+A = "refund:A"
+
+
+@pytest.fixture
+def conn(database: Database) -> Iterator[psycopg.Connection[Any]]:
+    with database.connect() as conn:
+        yield conn
+
+
+def submitted(fleet: Fleet, key: str = "A", *more: str) -> str:
+    """A thread with its start and further input in the mailbox."""
+    thread = fleet.submit("refund", key, INPUT, message_id="m1").thread_id
+    for message in more:
+        fleet.send(thread, INPUT, message_id=message)
+    return thread
+
+
+def ended(conn: Any, kind: Kind, **fields: Any) -> Claim:
+    """The thread's next message, ended so."""
+    held = Claim(conn, take(conn, "A"))
+    finish(held, kind, **fields)
+    return held
+
+
+def mail(fleet: Fleet, thread: str = A) -> list[str]:
+    """The status of each message, in order."""
+    return [m.status for m in fleet.status(thread).messages]
+
+
+def state(fleet: Fleet, thread: str = A) -> str:
+    return fleet.status(thread).status
+
+
+def intent(request_id: str = "r1", key: str | None = None) -> Intent:
+    return Intent(request_id, "pay", "resend", "h", key)
+
+
+def failed(request_id: str = "r1", key: str | None = None) -> Result:
+    return Result(request_id, "failed", None, {"status": 422, "detail": "no"}, 1, key)
+
+
+def dead_by_failure(conn: Any, key: str | None = None) -> None:
+    """The first message died of an effect that failed for good."""
+    held = Claim(conn, take(conn, "A"))
+    held.intend(intent(key=key))
+    held.note(failed(key=key))
+    finish(held, Kind.DEAD, error="EffectFailed: pay: no")
+
+
+def queued(broker: Broker) -> int:
+    return int(broker.client.llen("fleet"))
+
+
+# Cancel
+
+
+def test_cancel_calls_off_what_nobody_works_on(fleet: Fleet, database: Database) -> None:
+    """Mail is cancelled and the question closed, at once."""
+    thread = submitted(fleet)
+    ask(database, thread, "q1")
+    fleet.submit("refund", "A", INPUT, message_id="m2", on_existing="restart")
+    done = fleet.cancel(thread)
+    assert (done.outcome, done.status) == ("cancelled", "cancelled")
+    assert mail(fleet) == ["done", "cancelled"]
+    assert fleet.status(thread).questions == []
+
+
+def test_cancel_leaves_a_running_turn_to_stop_by_itself(fleet: Fleet, conn: Any) -> None:
+    """Its next barrier says so; what follows its end calls everything off."""
+    thread = submitted(fleet, "A", "m2")
+    held = Claim(conn, take(conn, "A"))
+    assert fleet.cancel(thread).outcome == "requested"
+    assert fleet.status(thread).cancel_requested
+    held.check()
+    assert held.stop_requested
+    finish(held, Kind.CANCELLED)
+    assert fleet.cancel(thread).outcome == "cancelled"
+    assert mail(fleet) == ["cancelled", "cancelled"]
+
+
+def test_cancel_that_comes_too_late_changes_nothing(fleet: Fleet, conn: Any) -> None:
+    """A thread that is done stays done, and later input is not called off."""
+    thread = submitted(fleet)
+    ended(conn, Kind.DONE)
+    done = fleet.cancel(thread)
+    assert (done.outcome, done.status) == ("finished", "done")
+    assert not fleet.status(thread).cancel_requested
+
+
+def test_cancel_that_a_finished_turn_did_not_see_is_forgotten(fleet: Fleet, conn: Any) -> None:
+    """The turn ended before its next barrier: the thread is done."""
+    thread = submitted(fleet)
+    held = Claim(conn, take(conn, "A"))
+    fleet.cancel(thread)
+    finish(held)
+    assert fleet.cancel(thread).outcome == "finished"
+    assert state(fleet) == "done" and not fleet.status(thread).cancel_requested
+
+
+def test_cancel_twice_says_the_same(fleet: Fleet) -> None:
+    """It is safe to repeat."""
+    thread = submitted(fleet)
+    assert [fleet.cancel(thread).outcome for _ in range(2)] == ["cancelled", "cancelled"]
+
+
+def test_cancel_names_effects_that_may_have_happened(fleet: Fleet, conn: Any) -> None:
+    """The ledger keeps the intent."""
+    thread = submitted(fleet)
+    held = Claim(conn, take(conn, "A"))
+    held.intend(intent())
+    finish(held, Kind.IN_DOUBT)
+    done = fleet.cancel(thread)
+    assert done.outcome == "cancelled" and [e.request_id for e in done.in_doubt] == ["r1"]
+    assert [e.state for e in fleet.status(thread).effects] == ["intent"]
+
+
+def test_a_cancelled_thread_can_be_started_anew(fleet: Fleet, conn: Any) -> None:
+    """The next generation is not called off."""
+    thread = submitted(fleet)
+    fleet.cancel(thread)
+    fleet.restart(thread)
+    assert take(conn, "A").result == "claimed"
+    assert fleet.status(thread).generation == 2
+
+
+# Retry
+
+
+def test_retry_makes_a_dead_message_due_with_its_counts_forgotten(
+    fleet: Fleet, conn: Any, broker: Broker
+) -> None:
+    """And wakes a worker; later mail follows it in order."""
+    thread = submitted(fleet, "A", "m2")
+    ended(conn, Kind.DEAD, error="no")
+    broker.client.flushdb()
+    done = fleet.retry(thread)
+    assert (done.message_id, done.seq, done.published, done.renewed) == ("m1", 1, True, [])
+    assert queued(broker) == 1
+    assert mail(fleet) == ["pending", "pending"] and state(fleet) == "idle"
+    claimed = take(conn, "A")
+    assert (claimed.message_id, claimed.crashes, claimed.failures) == ("m1", 1, 0)
+
+
+def test_retry_does_not_wait_out_the_backoff(fleet: Fleet, conn: Any) -> None:
+    """A message that failed for the moment is due now."""
+    thread = submitted(fleet)
+    held = Claim(conn, take(conn, "A"))
+    held.finish(
+        {"seq": 1, "message": "pending", "thread": "idle", "error": "x", "delay": 300.0}
+        | {"failed": True, "crashed": False},
+        None,
+    )
+    assert take(conn, "A").result == "later"
+    fleet.retry(thread)
+    assert take(conn, "A").result == "claimed"
+
+
+@pytest.mark.parametrize("kind", [None, Kind.DONE])
+def test_retry_refuses_what_is_not_dead(kind: Kind | None, fleet: Fleet, conn: Any) -> None:
+    """New or finished: nothing is written."""
+    thread = submitted(fleet)
+    if kind is not None:
+        ended(conn, kind)
+    before = fleet.status(thread)
+    for new_request in (False, True):
+        with pytest.raises(NothingToDo):
+            fleet.retry(thread, new_request=new_request)
+    assert fleet.status(thread) == before
+
+
+def test_retry_refuses_an_effect_in_doubt(fleet: Fleet, conn: Any) -> None:
+    """A person says first whether it happened; the error names the request."""
+    thread = submitted(fleet)
+    held = Claim(conn, take(conn, "A"))
+    held.intend(intent())
+    finish(held, Kind.IN_DOUBT)
+    with pytest.raises(EffectInDoubt) as refused:
+        fleet.retry(thread)
+    assert refused.value.in_doubt == ["r1"] and "fleet resolve refund:A r1" in str(refused.value)
+
+
+def test_nothing_is_done_to_a_thread_in_a_turn(fleet: Fleet, conn: Any) -> None:
+    """Retry and drop refuse while somebody writes it."""
+    thread = submitted(fleet)
+    held = Claim(conn, take(conn, "A"))
+    for work in (fleet.retry, fleet.drop):
+        with pytest.raises(ThreadBusy):
+            work(thread)
+    finish(held)
+
+
+def test_new_request_gives_failed_calls_another_id(fleet: Fleet, conn: Any) -> None:
+    """The failed row stays and names the id that takes its place."""
+    thread = submitted(fleet)
+    dead_by_failure(conn)
+    done = fleet.retry(thread, new_request=True)
+    (renewed,) = done.renewed
+    assert renewed.request_id == "r1" and renewed.renewed_as not in (None, "r1")
+    (effect,) = fleet.status(thread).effects
+    assert effect.state == "failed" and effect.error is not None
+    assert effect.error["renewed_as"] == renewed.renewed_as
+
+
+def test_new_request_needs_a_recorded_failure(fleet: Fleet, conn: Any) -> None:
+    """Without one the message stays dead."""
+    thread = submitted(fleet)
+    ended(conn, Kind.DEAD, error="no")
+    with pytest.raises(NothingToDo) as refused:
+        fleet.retry(thread, new_request=True)
+    assert "without --new-request" in refused.value.hint and mail(fleet) == ["dead"]
+
+
+def test_new_request_is_refused_while_an_effect_is_in_doubt(fleet: Fleet, conn: Any) -> None:
+    """Of a dead turn with one failed call and one that may have happened."""
+    thread = submitted(fleet)
+    held = Claim(conn, take(conn, "A"))
+    held.intend(intent("r2"))
+    held.intend(intent("r1"))
+    held.note(failed("r1"))
+    finish(held, Kind.DEAD, error="no")
+    with pytest.raises(EffectInDoubt):
+        fleet.retry(thread, new_request=True)
+    assert mail(fleet) == ["dead"]
+    assert fleet.retry(thread).seq == 1
+
+
+# Drop
+
+
+def test_drop_lets_later_mail_go_on(fleet: Fleet, conn: Any, broker: Broker) -> None:
+    """The dead message is dropped, the next is due, and a worker woken."""
+    thread = submitted(fleet, "A", "m2")
+    ended(conn, Kind.DEAD, error="no")
+    assert take(conn, "A").result == "blocked"
+    broker.client.flushdb()
+    done = fleet.drop(thread)
+    assert (done.message_id, done.status) == ("m1", "idle")
+    assert mail(fleet) == ["dropped", "pending"] and queued(broker) == 1
+    assert take(conn, "A").message_id == "m2"
+
+
+@pytest.mark.parametrize(("messages", "status"), [((), "cancelled"), (("m2",), "done")])
+def test_a_thread_after_its_last_mail_is_dropped(
+    messages: tuple[str, ...], status: str, fleet: Fleet, conn: Any
+) -> None:
+    """A start that is dropped leaves nothing to come; a chat stands where it was."""
+    thread = submitted(fleet, "A", *messages)
+    for _ in messages:
+        ended(conn, Kind.DONE)
+    ended(conn, Kind.DEAD, error="no")
+    assert fleet.drop(thread).status == status
+    assert fleet.status(thread).last_error is None
+
+
+def test_drop_names_the_effect_in_doubt(fleet: Fleet, conn: Any) -> None:
+    """It may have happened, and nobody will look at it any more."""
+    thread = submitted(fleet)
+    held = Claim(conn, take(conn, "A"))
+    held.intend(intent())
+    finish(held, Kind.IN_DOUBT)
+    assert [e.request_id for e in fleet.drop(thread).in_doubt] == ["r1"]
+
+
+def test_drop_refuses_what_is_not_quarantined(fleet: Fleet) -> None:
+    """Mail that is due stays."""
+    thread = submitted(fleet)
+    with pytest.raises(NothingToDo):
+        fleet.drop(thread)
+    assert mail(fleet) == ["pending"]
+
+
+# Restart
+
+
+def test_restart_takes_the_input_of_the_last_start(fleet: Fleet, database: Database) -> None:
+    """Or another one; the same message_id counts once."""
+    thread = submitted(fleet)
+    fleet.restart(thread, message_id="again")
+    assert fleet.restart(thread, message_id="again").outcome == "duplicate"
+    fleet.restart(thread, {"user_id": "u_43"})
+    found = database.fetch("SELECT payload->>'user_id', restarts FROM fleet.messages ORDER BY seq")
+    assert found == [("u_42", False), ("u_42", True), ("u_43", True)]
+
+
+def test_every_operation_names_an_unknown_thread(fleet: Fleet) -> None:
+    """UnknownThread, and nothing is made."""
+    for work in (fleet.cancel, fleet.retry, fleet.drop, fleet.restart):
+        with pytest.raises(UnknownThread):
+            work(A)
+    assert fleet.threads() == []
+
+
+# Pause
+
+
+def test_pause_holds_mail_and_resume_lets_it_go(
+    fleet: Fleet, conn: Any, broker: Broker, database: Database
+) -> None:
+    """Nobody takes it meanwhile; resuming wakes somebody."""
+    submitted(fleet)
+    hold = fleet.pause("refund")
+    assert (hold.paused, hold.waiting, hold.running) == (True, 1, 0)
+    assert claim_next(conn, "fleet", "", "me", 3).result == "empty"
+    broker.client.flushdb()
+    hold = fleet.resume("refund")
+    assert (hold.paused, hold.waiting) == (False, 1)
+    assert queued(broker) == 1
+    assert claim_next(conn, "fleet", "", "me", 3).result == "claimed"
+
+
+def test_another_graph_goes_on(fleet: Fleet, conn: Any, database: Database) -> None:
+    """Only the paused graph's mail is held."""
+    database.fetch("INSERT INTO fleet.graphs (graph, registered_at) VALUES ('other', now())")
+    submitted(fleet)
+    fleet.submit("other", "B", {})
+    fleet.pause("refund")
+    assert claim_next(conn, "fleet", "", "me", 3).thread_id == "other:B"
+    assert claim_next(conn, "fleet", "", "me", 3).result == "empty"
+
+
+def test_a_quarantined_message_is_held_when_it_is_retried(fleet: Fleet, conn: Any) -> None:
+    """Its graph is paused: it is due, and nobody takes it."""
+    thread = submitted(fleet)
+    ended(conn, Kind.DEAD, error="no")
+    fleet.pause("refund")
+    fleet.retry(thread)
+    assert claim_next(conn, "fleet", "", "me", 3).result == "empty"
+    fleet.resume("refund")
+    assert claim_next(conn, "fleet", "", "me", 3).result == "claimed"
+
+
+def test_pausing_twice_is_the_same(fleet: Fleet, database: Database) -> None:
+    """And so is resuming what is not paused."""
+    submitted(fleet)
+    queues = "SELECT queue FROM fleet.messages"
+    for _ in range(2):
+        assert fleet.pause("refund").waiting == 1
+        assert database.fetch(queues) == [("paused:fleet",)]
+    for _ in range(2):
+        assert fleet.resume("refund").waiting == 1
+        assert database.fetch(queues) == [("fleet",)]
+
+
+def test_a_paused_thread_can_be_cancelled(fleet: Fleet) -> None:
+    """Held mail is called off as any other."""
+    thread = submitted(fleet)
+    fleet.pause("refund")
+    assert fleet.cancel(thread).outcome == "cancelled"
+
+
+def test_pausing_an_unknown_graph_names_the_known(fleet: Fleet) -> None:
+    """UnknownGraph, both ways."""
+    for work in (fleet.pause, fleet.resume):
+        with pytest.raises(UnknownGraph) as refused:
+            work("refunds")
+        assert refused.value.known == ["refund"]
