@@ -22,6 +22,7 @@ from pydantic import (
 
 from .errors import InvalidKey, InvalidPayload
 from .payloads import canonical_hash, canonical_json, checked, checked_object, shown
+from .runs import RunConfig, RunContext, RunInput, joined
 
 __all__ = [
     "Amend",
@@ -190,12 +191,14 @@ class Start(Message):
     """Begin the thread of a key, or meet it (`on_existing`)."""
 
     kind: Literal["start"] = "start"
-    input: Annotated[dict[str, Any], _as(checked_object, "input")]
+    input: RunInput
+    context: RunContext = None
+    config: RunConfig = None
     on_existing: OnExisting = "use_existing"
 
     @property
     def payload(self) -> dict[str, Any]:
-        return self.input
+        return joined(self.input, self.context, self.config)
 
     def accept_args(self, *, notify: bool = False) -> dict[str, Any]:
         return {**super().accept_args(notify=notify), "on_existing": self.on_existing}
@@ -205,11 +208,13 @@ class Input(Message):
     """More input for a thread that exists, such as the next chat message."""
 
     kind: Literal["input"] = "input"
-    input: Annotated[dict[str, Any], _as(checked_object, "input")]
+    input: RunInput
+    context: RunContext = None
+    config: RunConfig = None
 
     @property
     def payload(self) -> dict[str, Any]:
-        return self.input
+        return joined(self.input, self.context, self.config)
 
 
 class Answer(Message):
