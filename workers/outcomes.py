@@ -5,10 +5,17 @@ a service. The three counts stay apart: clean releases are free, transient failu
 off and are given up by time, crashes are counted by the claim and taken back here.
 """
 
+import logging
 import random
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
+
+from producers.messages import WIRE
+
+log = logging.getLogger("fleet.outcomes")
+
+from infra.masking import mask_text
 
 
 class Kind(StrEnum):
@@ -23,6 +30,7 @@ class Kind(StrEnum):
     INCOMPATIBLE = "incompatible"
     CANCELLED = "cancelled"
     DRAINED = "drained"
+    REFUSED = "refused"
     LOST = "lost"
 
 
@@ -37,6 +45,7 @@ _STATUSES = {
     Kind.INCOMPATIBLE: ("pending", "incompatible"),
     Kind.CANCELLED: ("pending", "idle"),
     Kind.DRAINED: ("pending", "idle"),
+    Kind.REFUSED: ("dropped", "idle"),
 }
 
 
@@ -54,6 +63,7 @@ class Outcome:
     questions: tuple[dict[str, Any], ...] = ()
     fingerprint: dict[str, Any] | None = None
     resumes: bool = False
+    thread: str | None = None
     detail: dict[str, Any] = field(default_factory=dict)
 
 
@@ -72,6 +82,15 @@ def give_up(outcome: Outcome, failing_for: float | None, after: float) -> Outcom
     )
 
 
+def too_new(kind: str, delay: float) -> Outcome:
+    """Mail of a newer release: left as it is to workers that know it."""
+    reason = (
+        f"mail of kind {kind!r} is newer than this worker (wire version {WIRE}): left to newer ones"
+    )
+    log.warning(reason)
+    return Outcome(Kind.RELEASED, reason, delay=delay)
+
+
 def end(outcome: Outcome, seq: int, delay: float) -> dict[str, Any]:
     """What ``fleet.finish`` is to write for message ``seq``, due again after ``delay`` seconds."""
     message, thread = _STATUSES[outcome.kind]
@@ -79,7 +98,7 @@ def end(outcome: Outcome, seq: int, delay: float) -> dict[str, Any]:
         "seq": seq,
         "message": message,
         "thread": thread,
-        "error": outcome.error,
+        "error": outcome.error and mask_text(outcome.error),
         "delay": delay,
         "failed": outcome.kind is Kind.RETRY,
         "crashed": False,
@@ -91,4 +110,6 @@ def end(outcome: Outcome, seq: int, delay: float) -> dict[str, Any]:
     if outcome.resumes:
         written["resumes"] = True
         written["thread"] = "idle"
+    if outcome.thread is not None:
+        written["thread"] = outcome.thread
     return written

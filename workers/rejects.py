@@ -20,6 +20,7 @@ from kombu.utils.json import loads
 from kombu.utils.objects import cached_property
 
 from infra.errors import FleetError
+from infra.masking import mask_text
 from infra.postgres import connect
 from infra.settings import get_settings
 from infra.sql import query
@@ -37,13 +38,13 @@ _MISFITS = (LookupError, TypeError, ValueError, AttributeError)
 
 def set_aside(reason: str, body: Any) -> None:
     """Record a message that can't be served. When that fails the log has it: no error."""
-    reason = _text(reason)
+    reason, body = mask_text(_text(reason)), mask_text(_text(body))
     log.error("a message in the queue was set aside: %s", reason)
     try:
         with connect(get_settings().require_postgres(), "fleet-rejects") as conn:
-            conn.execute(query("reject_wakeup"), {"reason": reason, "body": _text(body)})
+            conn.execute(query("reject_wakeup"), {"reason": reason, "body": body})
     except (psycopg.Error, FleetError) as exc:
-        log.error("it could not be recorded (%s): %s", str(exc).strip(), _text(body)[:200])
+        log.error("it could not be recorded (%s): %s", str(exc).strip(), body[:200])
 
 
 def _text(value: Any) -> str:

@@ -18,9 +18,11 @@ from celery.worker.request import Request
 
 from graphs.registry import Registry
 from infra.errors import FleetError
+from infra.masking import mask, mask_text
 from infra.migrate import register_graphs, require_migrated
 from infra.postgres import connect, refuse_transaction_pooler
 from infra.settings import get_settings
+from producers.wakeup import NO_LIMIT, Wake, publish_many
 from workers import shutdown
 from workers.app import app
 from workers.drain import drain
@@ -32,10 +34,23 @@ log = logging.getLogger("fleet.tasks")
 _registry: Registry | None = None
 _sweeper: Sweeper | None = None
 _slots = threading.local()
+#: This worker's name; set before the fork.
+_name: str | None = None
 
 
 class TurnsRequest(Request):  # type: ignore[misc]
-    """Celery's request in the parent; a lost child is looked after at once."""
+    """Celery's request in the parent; a lost child is looked after at once.
+
+    Its arguments are shown to Flower and to `inspect` masked: a key may be a phone number.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._argsrepr = mask_text(str(self._request_dict.get("argsrepr", "")))
+
+    def info(self, safe: bool = False) -> dict[str, Any]:
+        found: dict[str, Any] = super().info(safe)
+        return found | {"args": mask(found["args"])}
 
     def on_failure(self, exc_info: Any, *args: Any, **kwargs: Any) -> Any:
         # billiard hands over most exceptions wrapped in one that carries the traceback.
@@ -57,12 +72,22 @@ def turns(thread_id: str, v: int = 1) -> list[dict[str, Any]]:
 
     Returns what was done, ``[{"thread_id", "seq", "epoch", "outcome"}]``.
     """
+    if shutdown.requested():
+        # What is claimed now could only be released again.
+        _hand_back(thread_id)
+        return []
     try:
-        return drain(_slot(), thread_id)
+        return mask(drain(_slot(), thread_id))  # type: ignore[no-any-return]
     except (psycopg.OperationalError, FleetError) as exc:
         # The mail is safe in Postgres; the sweeper wakes somebody when it is back.
         log.error("no turn of %s for now: %s", thread_id, str(exc).strip())
         return []
+
+
+def _hand_back(thread_id: str) -> None:
+    """Leave the wake-up to another worker. When that fails the sweeper wakes somebody."""
+    slot = _slot()
+    publish_many(slot.broker, [Wake(slot.queue, thread_id, NO_LIMIT)])
 
 
 def registry() -> Registry:
@@ -77,12 +102,14 @@ def _slot() -> Slot:
     slot: Slot | None = getattr(_slots, "slot", None)
     if slot is None:
         settings = get_settings()
-        slot = _slots.slot = Slot(settings, registry(), settings.queue)
+        slot = _slots.slot = Slot(settings, registry(), settings.queue, _name)
     return slot
 
 
-def _check(**_: Any) -> None:
+def _check(sender: Any = None, **_: Any) -> None:
     """Refuse to start where the guarantees would not hold; make the graphs known."""
+    global _name
+    _name = getattr(sender, "hostname", None)
     try:
         url = get_settings().require_postgres()
         refuse_transaction_pooler(url)
@@ -113,6 +140,7 @@ def _start_sweeper(sender: Any = None, **_: Any) -> None:
         queues=queues,
         slots=int(sender.controller.concurrency),
         pool=type(pool).__module__.rsplit(".", 1)[-1],
+        hold=lambda wanted: sender.call_soon(_hold, sender, queues, wanted),
     )
     _sweeper.start()
 
@@ -122,6 +150,16 @@ def _warm_up(**_: Any) -> None:
     _spare_collections()
     with contextlib.suppress(FleetError):
         _slot().connection()
+
+
+def _hold(consumer: Any, queues: list[str], wanted: bool) -> None:
+    """Take no wake-ups and no turns, or do so again; runs in the consumer's own thread."""
+    try:
+        for queue in queues:
+            (consumer.cancel_task_queue if wanted else consumer.add_task_queue)(queue)
+    finally:
+        # A broker that is away is met again with the queues as they are selected now.
+        shutdown.hold(wanted)
 
 
 def _stop_slots(**_: Any) -> None:

@@ -71,3 +71,9 @@ def test_other_outcomes_are_not_given_up() -> None:
     """Waiting for a person has no time limit of this kind."""
     waiting = Outcome(Kind.WAITING)
     assert give_up(waiting, 10**9, 1) is waiting
+
+
+def test_an_error_is_masked_where_it_becomes_a_row() -> None:
+    """Whatever an exception said about a person, tables and pages show it masked."""
+    written = end(Outcome(Kind.DEAD, "no account of li@example.com"), 1, 0.0)
+    assert written["error"] == "no account of l***@example.com"
