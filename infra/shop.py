@@ -1,6 +1,6 @@
 """The dev shop: an HTTP server to refund orders at, with books that can be asked.
 
-    python -m infra.shop --port 0 --books PATH [--no-fsync]
+    python -m infra.shop [--host 127.0.0.1] --port 0 --books PATH [--no-fsync]
 
     GET  /orders/{order_id}        200 {order_id, user_id, amount} | 404
     POST /refunds                  {order_id, amount}, Idempotency-Key
@@ -37,15 +37,15 @@ _AMOUNT = re.compile(r"\d{1,12}(\.\d{1,2})?")
 
 
 class ShopServer(ThreadingHTTPServer):
-    """Listens on the loopback address; a thread per connection."""
+    """A thread per connection."""
 
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, port: int, books: Books) -> None:
+    def __init__(self, host: str, port: int, books: Books) -> None:
         self.books = books
         self.faults = Faults()
-        super().__init__(("127.0.0.1", port), Handler)
+        super().__init__((host, port), Handler)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Clients of a chaos test go away as they like; only our own errors are shown."""
@@ -207,17 +207,19 @@ def _amount(body: dict[str, Any]) -> Decimal:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="infra.shop", description="The dev shop.")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen at")
     parser.add_argument("--port", type=int, default=0, help="0: any free one")
     parser.add_argument("--books", type=Path, required=True, help="file that the books are kept in")
     parser.add_argument("--no-fsync", action="store_true", help="a power cut may lose the books")
     options = parser.parse_args()
     options.books.parent.mkdir(parents=True, exist_ok=True)
     try:
-        server = ShopServer(options.port, Books(options.books, fsync=not options.no_fsync))
+        books = Books(options.books, fsync=not options.no_fsync)
+        server = ShopServer(options.host, options.port, books)
     except OSError as exc:
         sys.exit(f"The shop cannot listen on port {options.port}: {exc.strerror}. Choose another.")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    print(f"shop listening on http://127.0.0.1:{server.server_port}", flush=True)
+    print(f"shop listening on http://{options.host}:{server.server_port}", flush=True)
     with contextlib.suppress(KeyboardInterrupt):
         server.serve_forever()
 
