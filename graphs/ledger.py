@@ -139,6 +139,7 @@ class Ledger:
         self._running: set[str] = set()
         self._results: dict[str, tuple[str, Result]] = {}
         self._places: dict[str, tuple[Any, ...]] = {}
+        self._renewed: dict[str, str] = {}
 
     # Calls
 
@@ -161,6 +162,8 @@ class Ledger:
             else:
                 effect_key = request_ids.effect_key(self.turn.tenant, name, key)
                 request_id = request_ids.for_key(self.turn.tenant, name, key)
+            while request_id in self._renewed:
+                request_id = self._renewed[request_id]
             if request_id in self._running:
                 raise RetryLater(0.5, f"effect {name} ({request_id}) is still under way", False)
             if again is None:
@@ -188,11 +191,20 @@ class Ledger:
     # The turn, for as long as the ledger is open
 
     def intend(self, call: Call, policy: str, again: bool) -> Recorded:
-        """Record the intent; see :class:`Intent` for ``again``."""
-        self._require_open()
-        return self.turn.intend(
-            Intent(call.request_id, call.name, policy, call.args_hash, call.effect_key, again)
-        )
+        """Record the intent; see :class:`Intent` for ``again``. A call whose failure was
+        renewed (`fleet retry --new-request`) goes on under the id that takes its place."""
+        while True:
+            self._require_open()
+            recorded = self.turn.intend(
+                Intent(call.request_id, call.name, policy, call.args_hash, call.effect_key, again)
+            )
+            renewed = (recorded.error or {}).get("renewed_as", call.request_id)
+            if renewed == call.request_id:
+                return recorded
+            with self._lock:
+                self._running.discard(call.request_id)
+                self._running.add(renewed)
+                self._renewed[call.request_id] = call.request_id = renewed
 
     def ready(self) -> None:
         """Raise a control error unless the call may be sent now."""

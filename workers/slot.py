@@ -18,7 +18,7 @@ import psycopg
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from psycopg.types.json import set_json_dumps, set_json_loads
 
-from graphs.registry import Registry
+from graphs.registry import RegisteredGraph, Registry
 from infra.failpoints import failpoint
 from infra.postgres import connect
 from infra.settings import Settings
@@ -26,6 +26,7 @@ from producers.wakeup import broker
 from workers import inline
 from workers.claim import Claimed, claim, claim_next
 from workers.keeper import Keeper
+from workers.store import LentStore
 
 log = logging.getLogger("fleet.slot")
 
@@ -33,11 +34,14 @@ log = logging.getLogger("fleet.slot")
 class Slot:
     """Serves one turn at a time. Not shared between threads, but for its keeper."""
 
-    def __init__(self, settings: Settings, registry: Registry, queue: str) -> None:
+    def __init__(
+        self, settings: Settings, registry: Registry, queue: str, worker: str | None = None
+    ) -> None:
         self.settings = settings
         self.registry = registry
         self.queue = queue
-        self.owner = f"{socket.gethostname()}:{os.getpid()}:{threading.get_ident()}"
+        # `fleet workers` finds what a worker runs by the first part.
+        self.owner = f"{worker or socket.gethostname()}:{os.getpid()}:{threading.get_ident()}"
         self.serde = JsonPlusSerializer()
         self.durability = inline.install()
         self.keeper = Keeper(settings)
@@ -46,6 +50,18 @@ class Slot:
         self.tenant = ""
         self._conn: psycopg.Connection[Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._store = LentStore(settings.require_postgres(), self.owner)
+        self._graphs: dict[str, RegisteredGraph] = {}
+
+    def graph(self, name: str, config: dict[str, Any]) -> RegisteredGraph:
+        """The graph for a run with this config. Raises RegistryError."""
+        if (kept := self._graphs.get(name)) is not None:
+            return kept
+        found = self.registry.get(name)
+        made = found.made_anew(config, self.run_async).lent(self._store)
+        if found.factory is None or not found.factory.takes_config:
+            self._graphs[name] = made
+        return made
 
     def connection(self) -> psycopg.Connection[Any]:
         """The slot's session; opened anew when the last one was lost, never inside a turn."""

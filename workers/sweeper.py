@@ -1,8 +1,10 @@
 """The sweeper: one thread in each worker's parent process, one leader among them.
 
 The leader finds turns whose worker is gone, mail that nobody was woken for, and turns
-that hang. It writes no thread: it only publishes wake-ups (and ends hung backends), so a
-wrong guess costs a look, never a guarantee.
+that hang. It writes no thread that somebody else may write: it publishes wake-ups (and
+ends hung backends), so a wrong guess costs a look, never a guarantee. Threads that were
+cancelled it calls off under their own lock. Each sweeper, leader or not, looks whether
+`fleet drain` was asked of its worker.
 """
 
 import contextlib
@@ -10,6 +12,7 @@ import logging
 import os
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,6 +32,8 @@ log = logging.getLogger("fleet.sweeper")
 _STALE_LEADER = 5.0
 _HEARTBEAT = 10.0
 _LONGEST_PAUSE = 60.0
+#: Mail accepted while its graph was being paused or resumed lies wrong for so long at most.
+_SORTED_EVERY = 2.0
 #: Seconds between the two looks at an orphan; an end's commit takes less.
 _SECOND_LOOK = 0.02
 
@@ -60,7 +65,13 @@ class Sweeper(threading.Thread):
     """Leader or candidate; :meth:`kick` makes it look for orphans at once in either role."""
 
     def __init__(
-        self, settings: Settings, worker: str, queues: list[str], slots: int, pool: str
+        self,
+        settings: Settings,
+        worker: str,
+        queues: list[str],
+        slots: int,
+        pool: str,
+        hold: Callable[[bool], None] = lambda _: None,
     ) -> None:
         super().__init__(name="fleet-sweeper", daemon=True)
         self._settings = settings
@@ -81,6 +92,11 @@ class Sweeper(threading.Thread):
         self._overdue = Calls(settings.redelivery_after)
         self._due = Calls(settings.redelivery_after)
         self._beat = 0.0
+        self._hold = hold
+        self._held = False
+        self._leaving = False
+        self._afresh = True
+        self._sorted = 0.0
         os.register_at_fork(after_in_child=self._forget_connection)
 
     # What the rest of the worker calls
@@ -91,6 +107,7 @@ class Sweeper(threading.Thread):
 
     def draining(self) -> None:
         """Say in the workers' table that this one stops."""
+        self._leaving = True
         self._me["draining"] = True
         self._beat = 0.0
         self._kicked.set()
@@ -122,8 +139,12 @@ class Sweeper(threading.Thread):
     def _round(self) -> None:
         conn = self._connection()
         if time.monotonic() - self._beat > _HEARTBEAT:
+            if self._afresh:
+                self._run("begin_afresh", self._me)
+                self._afresh = False
             self._run("heartbeat", self._me)
             self._beat = time.monotonic()
+        self._obey()
         if not self._leads:
             self._leads = bool(self._run("lead")[0][0])
             if self._leads:
@@ -141,9 +162,23 @@ class Sweeper(threading.Thread):
         else:
             self._kicked.wait(self._settings.election_interval)
 
+    def _obey(self) -> None:
+        """Do as `fleet drain` has asked of this worker."""
+        asked = any(row[0] for row in self._run("drain_requested", self._me))
+        if asked != self._held:
+            log.info("this worker takes %s", "no more turns" if asked else "turns again")
+            self._hold(asked)
+            self._held = asked
+            self._me["draining"] = asked or self._leaving
+            self._run("heartbeat", self._me)
+
     def tick(self) -> dict[str, int]:
         """One sweep: counts of what was found."""
+        if time.monotonic() - self._sorted > _SORTED_EVERY:
+            self._run("sort_paused_mail")
+            self._sorted = time.monotonic()
         return {
+            "cancelled": sum(o == "cancelled" for _, o in self._run("settle_cancelled")),
             "orphans": self.wake_orphans(),
             "overdue": self._wake(
                 self._run("overdue", {"after": self._settings.redelivery_after}), self._overdue

@@ -72,11 +72,10 @@ def turns(thread_id: str, v: int = 1) -> list[dict[str, Any]]:
 
     Returns what was done, ``[{"thread_id", "seq", "epoch", "outcome"}]``.
     """
-    if shutdown.requested():
-        # What is claimed now could only be released again.
-        _hand_back(thread_id)
-        return []
     try:
+        if shutdown.requested():
+            # What is claimed now could only be released again.
+            return _hand_back(thread_id)
         return mask(drain(_slot(), thread_id))  # type: ignore[no-any-return]
     except (psycopg.OperationalError, FleetError) as exc:
         # The mail is safe in Postgres; the sweeper wakes somebody when it is back.
@@ -84,10 +83,11 @@ def turns(thread_id: str, v: int = 1) -> list[dict[str, Any]]:
         return []
 
 
-def _hand_back(thread_id: str) -> None:
+def _hand_back(thread_id: str) -> list[dict[str, Any]]:
     """Leave the wake-up to another worker. When that fails the sweeper wakes somebody."""
     slot = _slot()
     publish_many(slot.broker, [Wake(slot.queue, thread_id, NO_LIMIT)])
+    return []
 
 
 def registry() -> Registry:

@@ -2,7 +2,8 @@
 -- Claimed messages whose thread lock nobody holds: their worker is gone.
 SELECT m.thread_id, m.queue, m.claimed_epoch
 FROM fleet.threads t JOIN fleet.messages m USING (thread_id)
-WHERE t.status = 'running' AND m.status = 'claimed' AND NOT EXISTS (
+WHERE t.status = 'running' AND m.status = 'claimed' AND NOT starts_with(m.queue, 'paused:')
+  AND NOT EXISTS (
     SELECT FROM pg_locks l
     WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
       AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -14,6 +15,7 @@ LIMIT 500;
 SELECT m.thread_id, m.queue
 FROM fleet.messages m
 WHERE m.status = 'pending' AND m.available_at < (SELECT fleet.now()) - %(after)s * interval '1 s'
+  AND NOT starts_with(m.queue, 'paused:')
   AND (m.kind IN ('resolve', 'amend') OR NOT EXISTS (
       SELECT FROM fleet.messages e
       WHERE e.thread_id = m.thread_id AND e.seq < m.seq
@@ -26,6 +28,7 @@ LIMIT 500;
 SELECT m.thread_id, m.queue
 FROM fleet.messages m
 WHERE m.status = 'pending' AND m.available_at > m.accepted_at
+  AND NOT starts_with(m.queue, 'paused:')
   AND m.available_at BETWEEN (SELECT fleet.now()) - interval '2 s' AND (SELECT fleet.now())
 LIMIT 500;
 
@@ -74,4 +77,21 @@ ORDER BY m.priority DESC, m.tenant, m.available_at LIMIT 1;
 
 -- name: queue_of
 SELECT queue FROM fleet.messages
-WHERE thread_id = %(thread_id)s AND status = 'pending' ORDER BY seq LIMIT 1;
+WHERE thread_id = %(thread_id)s AND status = 'pending' AND NOT starts_with(queue, 'paused:')
+ORDER BY seq LIMIT 1;
+
+-- name: drain_requested
+SELECT drain_requested FROM fleet.workers WHERE worker = %(worker)s;
+
+-- name: begin_afresh
+-- What was asked of an earlier worker of this name.
+UPDATE fleet.workers SET drain_requested = false, started_at = fleet.now()
+WHERE worker = %(worker)s;
+
+-- name: settle_cancelled
+-- Threads whose cancel no turn has carried out: it came between two of them.
+SELECT thread_id, fleet.settle_cancel(thread_id) AS outcome FROM fleet.threads
+WHERE cancel_requested LIMIT 500;
+
+-- name: sort_paused_mail
+SELECT fleet.sort_paused();
