@@ -18,7 +18,7 @@ def migrate(as_json: Json = False) -> None:
 
     settings = get_settings()
     url = settings.require_postgres()
-    graphs = Registry.load(settings.graphs_file).described()
+    graphs = Registry.load(settings.graphs_path).described()
     applied = apply(url, graphs)
     names = [graph["graph"] for graph in graphs]
     if as_json:
