@@ -20,6 +20,7 @@ import psycopg
 from . import queries
 from .answers import fitting
 from .batches import Item, accept_all, argument, starts_of
+from .corrections import Corrections
 from .errors import AnswerRefused, WaitTimeout
 from .inputs import InputSchemas
 from .messages import (
@@ -45,7 +46,7 @@ from .wakes import Wakes
 _FIRST_LOOK, _LAST_LOOK = 0.02, 0.25
 
 
-class Fleet(Operations):
+class Fleet(Operations, Corrections):
     """A door to the fleet.
 
     postgres_url, redis_url: without arguments the settings (FLEET_POSTGRES_URL,

@@ -18,6 +18,8 @@
     ├── NothingToDo          the thread has nothing of the kind that was to be changed
     ├── EffectInDoubt        an effect may have happened: a person has to say first
     ├── UnknownWorker        no such worker has announced itself
+    ├── UnknownCheckpoint    the thread has no such checkpoint
+    ├── AmendmentRefused     a worker could not apply the amendment
     └── WaitTimeout          the thread had not settled in time
 
 Each carries its data as attributes, says in `message` what happened to what, and
@@ -168,6 +170,20 @@ class UnknownWorker(ProducerError):
     """Data: worker, known."""
 
     code = "unknown_worker"
+
+
+class UnknownCheckpoint(ProducerError):
+    """Data: thread_id, checkpoint_id."""
+
+    code = "unknown_checkpoint"
+    default_hint = "`fleet history` lists the checkpoints of a thread."
+
+
+class AmendmentRefused(ProducerError):
+    """Data: thread_id, message_id."""
+
+    code = "amendment_refused"
+    default_hint = "Nothing of the thread was changed."
 
 
 class WaitTimeout(ProducerError, TimeoutError):

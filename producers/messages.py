@@ -25,6 +25,8 @@ from .payloads import canonical_hash, canonical_json, checked, checked_object, s
 from .runs import RunConfig, RunContext, RunInput, joined
 
 __all__ = [
+    "KINDS",
+    "WIRE",
     "Amend",
     "Answer",
     "Input",
@@ -38,11 +40,17 @@ __all__ = [
     "checkpoint_thread_id",
     "json_schema",
     "new_message_id",
+    "run_id",
     "split_thread_id",
     "thread_id",
 ]
 
 OnExisting = Literal["use_existing", "reject", "restart"]
+
+#: Of the kinds below. A payload that comes to mean something else gets another kind, with the
+#: new number ("answer@2"): a worker that does not know it leaves such mail to newer ones.
+WIRE = 1
+KINDS = frozenset({"start", "input", "answer", "amend", "resolve", "timer"})
 
 MAX_NAME = 255
 MAX_SHORT_NAME = 64
@@ -77,6 +85,11 @@ def split_thread_id(thread: str) -> tuple[str, str, str]:
 def checkpoint_thread_id(thread: str, generation: int) -> str:
     """LangGraph's thread_id: each generation starts from a clean state."""
     return f"{thread}#{generation}" if generation > 1 else thread
+
+
+def run_id(message_id: str, thread_id: str) -> str:
+    """LangGraph's run of a message: the same at each attempt, so that a begun turn goes on."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{thread_id}\n{message_id}"))
 
 
 def check_text_name(value: Any, name: str, longest: int = MAX_NAME) -> str:
@@ -260,12 +273,13 @@ class Amend(Message):
     """A correction of the thread's state by a person, as if node `as_node` had written it."""
 
     kind: Literal["amend"] = "amend"
+    as_node: Annotated[str, _as(check_text_name, "as_node")]
     values: Annotated[dict[str, Any], _as(checked_object, "values")]
-    as_node: Annotated[str, _as(check_text_name, "as_node")] | None = None
+    by: Annotated[str, _as(check_text_name, "by")] | None = None
 
     @property
     def payload(self) -> dict[str, Any]:
-        return {"values": self.values, "as_node": self.as_node}
+        return {"as_node": self.as_node, "values": self.values, "by": self.by}
 
 
 M = TypeVar("M", bound=Message)

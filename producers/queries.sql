@@ -172,3 +172,14 @@ FROM fleet.workers w ORDER BY w.worker
 
 -- name: drain_worker
 SELECT fleet.drain_worker(%(worker)s, %(drain)s)::text
+
+-- name: fork
+SELECT fleet.fork(%(message)s::jsonb, %(source)s, %(checkpoints)s, %(checkpoint_id)s, %(run_id)s)::text
+
+-- Effects without a business key that were begun after a checkpoint.
+-- name: effects_after
+SELECT json_build_object('name', e.name, 'request_id', e.request_id, 'state', e.state)::text
+FROM fleet.effects e JOIN fleet.threads t USING (thread_id)
+WHERE e.thread_id = %(thread_id)s AND e.generation = t.generation AND e.effect_key IS NULL
+  AND (e.checkpoint IS NULL OR e.checkpoint >= %(checkpoint_id)s)
+ORDER BY e.first_started_at, e.request_id

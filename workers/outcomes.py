@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from infra.masking import mask_text
 from producers.messages import WIRE
 
 log = logging.getLogger("fleet.outcomes")
-
-from infra.masking import mask_text
 
 
 class Kind(StrEnum):

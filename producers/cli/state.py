@@ -5,6 +5,7 @@ code of theirs is imported or run.
 """
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 import psycopg
@@ -22,7 +23,7 @@ from .output import jsonable
 
 # It warns of every class that it does not import, which is what we want of it.
 logging.getLogger("langgraph.checkpoint").setLevel(logging.ERROR)
-_SERDE = JsonPlusSerializer(allowed_msgpack_modules=None)
+SERDE = JsonPlusSerializer(allowed_msgpack_modules=None)
 
 
 def thread_in_full(thread_id: str) -> dict[str, Any]:
@@ -41,11 +42,15 @@ def _state(status: ThreadStatus) -> dict[str, Any]:
     thread = checkpoint_thread_id(status.thread_id, status.generation)
     try:
         with connect(postgres_url, "fleet-show", row_factory=dict_row) as conn:
-            saver = PostgresSaver(conn, serde=_SERDE)
+            saver = PostgresSaver(conn, serde=SERDE)
             found = saver.get_tuple({"configurable": {"thread_id": thread, "checkpoint_ns": ""}})
     except psycopg.errors.UndefinedTable:
         return {}
-    values = found.checkpoint["channel_values"] if found else {}
+    return state_values(found.checkpoint["channel_values"] if found else {})
+
+
+def state_values(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a checkpoint's values that are the graph's state, as JSON holds them."""
     return {
         name: jsonable(value)
         for name, value in values.items()
@@ -57,7 +62,7 @@ def _effect(effect: EffectRow) -> dict[str, Any]:
     found = effect.model_dump(mode="json")
     if effect.stored is not None:
         try:
-            found["result"] = jsonable(_SERDE.loads_typed(effect.stored))
+            found["result"] = jsonable(SERDE.loads_typed(effect.stored))
         except Exception as exc:
             found["result"] = f"(can't be read: {type(exc).__name__})"
     return found

@@ -262,7 +262,7 @@ def test_the_json_schema_takes_what_the_models_make() -> None:
         Input(**names, input={"text": "hello"}),
         Answer(**names, question_id="q", value={"decisions": []}),
         Resolve(**names, request_id="r", happened=True, result={"refund_id": "1"}),
-        Amend(**names, values={"amount": "1.00"}),
+        Amend(**names, as_node="load_order", values={"amount": "1.00"}),
     ]
     for message in messages:
         check.validate(message.model_dump(mode="json"))

@@ -1,0 +1,80 @@
+"""`fleet fork`: a new thread that goes on from a checkpoint of another one."""
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from .failures import note
+from .options import Json, MessageId, Thread
+from .submit import report
+
+
+def register(app: typer.Typer) -> None:
+    app.command()(fork)
+
+
+def fork(
+    thread: Thread,
+    at: Annotated[
+        str, typer.Option("--at", metavar="CHECKPOINT", help="Its id; see `fleet history`.")
+    ],
+    key: Annotated[str, typer.Option("--key", metavar="KEY", help="Of the new thread.")],
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    message_id: MessageId = None,
+    as_json: Json = False,
+) -> None:
+    """Begin a new thread from a checkpoint of another; effects after it happen anew."""
+    from ..client import Fleet
+    from .checkpoints import snapshot
+
+    with Fleet() as fleet:
+        found = snapshot(thread, at)
+        _refuse_breakpoint(found)
+        effects = fleet.effects_after(thread, at)
+        names = ", ".join(dict.fromkeys(e["name"] for e in effects))
+        warning = "Effects after that checkpoint happen anew in the new thread" + (
+            f": {names}." if names else "."
+        )
+        if yes:
+            note(warning)
+        else:
+            _ask(warning)
+        receipt = fleet.fork(thread, at, key, message_id=message_id)
+    report(receipt, as_json)
+
+
+def _ask(warning: str) -> None:
+    if not sys.stdin.isatty():
+        raise typer.BadParameter(
+            f"{warning} Give it to say that this is meant.", param_hint="--yes"
+        )
+    note(warning)
+    if not typer.confirm("Fork?", err=True):
+        raise typer.Abort
+
+
+def _refuse_breakpoint(found: dict[str, Any]) -> None:
+    """A static breakpoint would be passed unasked by the new thread."""
+    from graphs.registry import Registry
+    from infra.errors import RegistryError
+    from infra.settings import get_settings
+
+    from ..errors import ProducerError
+    from ..messages import split_thread_id
+
+    thread = found["thread_id"]
+    try:
+        graph = Registry.load(get_settings().graphs_path).get(split_thread_id(thread)[1]).graph
+    except RegistryError:
+        return
+    for stops, nodes in (
+        (graph.interrupt_before_nodes, found["next"]),
+        (graph.interrupt_after_nodes, found["nodes"]),
+    ):
+        if found["next"] and nodes and (stops == "*" or set(nodes) & set(stops)):
+            raise ProducerError(
+                f"Checkpoint {found['checkpoint_id']} of {thread} is at a breakpoint, which the "
+                "new thread would pass unasked.",
+                "Fork at an earlier checkpoint.",
+            )
