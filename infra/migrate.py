@@ -6,17 +6,22 @@ text has changed.
 """
 
 import hashlib
+import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import psycopg
 from langgraph.checkpoint.postgres import PostgresSaver
+from langgraph.store.postgres import PostgresStore
 from psycopg.rows import dict_row, tuple_row
 from psycopg.types.json import Jsonb
 
 from infra.errors import MigrationsMissing
 from infra.postgres import connect
 from infra.sql import query, scripts, statement
+
+#: Seconds between looks at whether another still migrates.
+_PATIENCE = 0.1
 
 
 def migrate(url: str, graphs: Iterable[Mapping[str, Any]] = ()) -> list[str]:
@@ -26,16 +31,23 @@ def migrate(url: str, graphs: Iterable[Mapping[str, Any]] = ()) -> list[str]:
     door can refuse an unknown graph or a wrong input.
     """
     with connect(url, "fleet-migrate") as conn:
-        conn.execute(query("migrate_lock"))
+        _lock(conn)
         conn.execute(query("migrate_schema"))
         conn.execute(query("migrate_book"))
         applied = _apply_migrations(conn)
         conn.row_factory = dict_row
         PostgresSaver(conn).setup()
+        PostgresStore(conn).setup()
         conn.row_factory = tuple_row
         applied += _apply_functions(conn)
         register_graphs(conn, graphs)
     return applied
+
+
+def _lock(conn: psycopg.Connection[Any]) -> None:
+    """Wait until no other migrates, without a statement that waits."""
+    while (row := conn.execute(query("migrate_lock")).fetchone()) is None or not row[0]:
+        time.sleep(_PATIENCE)
 
 
 def register_graphs(conn: psycopg.Connection[Any], graphs: Iterable[Mapping[str, Any]]) -> None:

@@ -6,10 +6,10 @@ workers.outcomes; nothing else decides.
 """
 
 import logging
+from dataclasses import replace
 from typing import Any
-from uuid import NAMESPACE_URL, uuid5
 
-from langgraph.errors import GraphDrained
+from langgraph.errors import GraphDrained, is_invalid_resume
 from langgraph.runtime import RunControl
 from langgraph.types import Command, Interrupt, PregelTask, StateSnapshot
 
@@ -19,20 +19,17 @@ from graphs.questions import question_of, questions_of
 from graphs.registry import RegisteredGraph
 from infra.errors import FleetError
 from infra.failpoints import failpoint
-from workers import failures, shutdown
+from producers.messages import KINDS
+from workers import amend, failures, shutdown
 from workers.checkpoint_clock import lift
 from workers.claim import Claim, Claimed, StateUnstorable, WriteRefused
 from workers.gate import gate
-from workers.outcomes import Kind, Outcome, backoff, end, give_up
+from workers.outcomes import Kind, Outcome, backoff, end, give_up, too_new
+from workers.runs import Run
 from workers.saver import FleetSaver
 from workers.slot import Slot
 
 log = logging.getLogger("fleet.turn")
-
-
-def run_id(message_id: str, thread_id: str) -> str:
-    """LangGraph's run of a message: the same at each attempt, so that a begun turn goes on."""
-    return str(uuid5(NAMESPACE_URL, f"{thread_id}\n{message_id}"))
 
 
 class Turn:
@@ -42,7 +39,8 @@ class Turn:
         self.slot = slot
         self.claimed = claimed
         self.claim = Claim(slot.connection(), claimed)
-        self.run_id = run_id(claimed.message_id, claimed.checkpoint_thread)
+        self.setup = Run.of(claimed)
+        self.run_id = self.setup.id
         self.control = RunControl()
         self.saver = FleetSaver(self.claim, slot.serde, self.control)
         self.outcome = Outcome(Kind.LOST, "not run")
@@ -82,8 +80,12 @@ class Turn:
     def _attempt(self) -> Outcome:
         if self.claimed.kind == "resolve":
             return self._resolve()
+        if self.claimed.kind == "amend" and (amended := amend.run(self)) is not None:
+            return amended
+        if self.claimed.kind not in KINDS:
+            return too_new(self.claimed.kind, self.slot.settings.redelivery_after)
         try:
-            graph = self.slot.registry.get(self.claimed.graph)
+            graph = self.slot.graph(self.claimed.graph, self.setup.config)
         except FleetError as exc:
             return Outcome(Kind.INCOMPATIBLE, str(exc), delay=self.slot.settings.backoff_max)
         if gone := self._missing_nodes(graph):
@@ -104,6 +106,9 @@ class Turn:
                 raise ledger.stopped
             return self._judge(graph)
         except (ClaimLost, Control, GraphDrained, SystemExit, Exception) as exc:
+            if is_invalid_resume(exc) and self.claimed.kind == "answer":
+                # Nothing of the answer was kept: the question is asked again.
+                return replace(self._judge(graph), error=failures.describe(exc))
             return self._caught(exc)
         finally:
             ledger.close()
@@ -115,7 +120,7 @@ class Turn:
         head = self.saver.root
         begun = head is not None and head.metadata.get("run_id") == self.run_id
         if c.kind in ("start", "input") and not begun:
-            return c.payload
+            return self.setup.input
         if c.kind == "answer":
             question = c.payload["question_id"]
             if question in {i.id for i in self._interrupts()}:
@@ -132,18 +137,7 @@ class Turn:
         return None
 
     def _drive(self, graph: RegisteredGraph, step: Any) -> None:
-        c = self.claimed
-        config: Any = {
-            "configurable": {
-                "thread_id": c.checkpoint_thread,
-                "run_id": self.run_id,
-                "fleet_graph": c.graph,
-                "fleet_key": c.key,
-                "fleet_tenant": c.tenant,
-                "__pregel_checkpointer": self.saver,
-                "__pregel_strict_resume": True,
-            }
-        }
+        config = self.setup.driven_by(self.saver)
         # Nobody watches the stream: what came of it is in the saver.
         if graph.is_async:
             self.slot.run_async(self._drive_async(graph, step, config))
@@ -151,6 +145,7 @@ class Turn:
         for _ in graph.graph.stream(
             step,
             config,
+            context=self.setup.context,
             stream_mode=[],
             durability=self.slot.durability,
             control=self.control,
@@ -159,7 +154,12 @@ class Turn:
 
     async def _drive_async(self, graph: RegisteredGraph, step: Any, config: Any) -> None:
         async for _ in graph.graph.astream(
-            step, config, stream_mode=[], durability="sync", control=self.control
+            step,
+            config,
+            context=self.setup.context,
+            stream_mode=[],
+            durability="sync",
+            control=self.control,
         ):
             pass
 

@@ -1,5 +1,7 @@
+-- Tried, not waited for: CREATE INDEX CONCURRENTLY, of LangGraph's setup, waits for every
+-- statement under way, and so would wait for one that waits for us.
 -- name: migrate_lock
-SELECT pg_advisory_lock(hashtextextended('fleet.migrate', 3));
+SELECT pg_try_advisory_lock(hashtextextended('fleet.migrate', 3));
 
 -- name: migrate_schema
 CREATE SCHEMA IF NOT EXISTS fleet;
