@@ -162,8 +162,8 @@ class Ledger:
             else:
                 effect_key = request_ids.effect_key(self.turn.tenant, name, key)
                 request_id = request_ids.for_key(self.turn.tenant, name, key)
-            while request_id in self._renewed:
-                request_id = self._renewed[request_id]
+            while renewed := self._renewed.get(request_id):
+                request_id, effect_key = renewed, request_ids.renewed_key(effect_key, renewed)
             if request_id in self._running:
                 raise RetryLater(0.5, f"effect {name} ({request_id}) is still under way", False)
             if again is None:
@@ -204,7 +204,9 @@ class Ledger:
             with self._lock:
                 self._running.discard(call.request_id)
                 self._running.add(renewed)
-                self._renewed[call.request_id] = call.request_id = renewed
+                self._renewed[call.request_id] = renewed
+                call.request_id = renewed
+                call.effect_key = request_ids.renewed_key(call.effect_key, renewed)
 
     def ready(self) -> None:
         """Raise a control error unless the call may be sent now."""

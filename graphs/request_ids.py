@@ -39,6 +39,12 @@ def effect_key(tenant: str, name: str, key: str) -> str:
     return f"{tenant}/{name}:{key}"
 
 
+def renewed_key(effect_key: str | None, renewed: str) -> str | None:
+    """The row of ``keyed_effects`` for the request that takes a failed one's place. The row
+    before names it, so every thread that asks for the effect comes to the same."""
+    return None if effect_key is None else f"{effect_key}#{renewed}"
+
+
 def _digest(parts: list[Any]) -> str:
     """``fr_`` and 128 bits in hex: safe as a header, a path segment and a file name."""
     text = json.dumps([_SCHEME, *parts], separators=(",", ":"))

@@ -108,7 +108,7 @@ LANGUAGE sql VOLATILE AS $$
     ), keyed AS (
         UPDATE fleet.keyed_effects k SET error = r.error
         FROM renewed r
-        WHERE k.effect_key = r.effect_key AND k.request_id = r.request_id AND k.state = 'failed'
+        WHERE k.effect_key = r.effect_key AND k.state = 'failed'
     )
     SELECT coalesce(jsonb_agg(jsonb_build_object('name', name, 'request_id', request_id,
         'renewed_as', error->>'renewed_as') ORDER BY name, request_id), '[]')
