@@ -19,6 +19,7 @@ from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
 from kombu.utils.objects import cached_property
 
+from infra import metrics
 from infra.errors import FleetError
 from infra.masking import mask_text
 from infra.postgres import connect
@@ -40,6 +41,7 @@ def set_aside(reason: str, body: Any) -> None:
     """Record a message that can't be served. When that fails the log has it: no error."""
     reason, body = mask_text(_text(reason)), mask_text(_text(body))
     log.error("a message in the queue was set aside: %s", reason)
+    metrics.rejected()
     try:
         with connect(get_settings().require_postgres(), "fleet-rejects") as conn:
             conn.execute(query("reject_wakeup"), {"reason": reason, "body": body})

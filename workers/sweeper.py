@@ -19,6 +19,7 @@ from typing import Any
 import psycopg
 import redis
 
+from infra import metrics
 from infra.errors import FleetError
 from infra.failpoints import failpoint
 from infra.postgres import connect
@@ -86,6 +87,7 @@ class Sweeper(threading.Thread):
         self._broker = broker(settings.require_redis())
         self._conn: psycopg.Connection[Any] | None = None
         self._leads = False
+        self._round_at = time.monotonic()
         self._kicked = threading.Event()
         self._stop_requested = threading.Event()
         self._orphans = Calls(1.0)
@@ -112,6 +114,14 @@ class Sweeper(threading.Thread):
         self._beat = 0.0
         self._kicked.set()
 
+    def leads(self) -> bool:
+        """Whether this one is the leader at the moment."""
+        return self._leads
+
+    def round_at(self) -> float:
+        """When its last round began, of time.monotonic()."""
+        return self._round_at
+
     def stop(self) -> None:
         """Give up the lead and say goodbye; returns when that is done (at most 2 s)."""
         self._stop_requested.set()
@@ -137,6 +147,7 @@ class Sweeper(threading.Thread):
         self._drop()
 
     def _round(self) -> None:
+        self._round_at = time.monotonic()
         conn = self._connection()
         if time.monotonic() - self._beat > _HEARTBEAT:
             if self._afresh:
@@ -177,15 +188,19 @@ class Sweeper(threading.Thread):
         if time.monotonic() - self._sorted > _SORTED_EVERY:
             self._run("sort_paused_mail")
             self._sorted = time.monotonic()
-        return {
+        found = {
             "cancelled": sum(o == "cancelled" for _, o in self._run("settle_cancelled")),
             "orphans": self.wake_orphans(),
             "overdue": self._wake(
-                self._run("overdue", {"after": self._settings.redelivery_after}), self._overdue
+                "overdue",
+                self._run("overdue", {"after": self._settings.redelivery_after}),
+                self._overdue,
             ),
-            "due": self._wake(self._run("due_now"), self._due),
+            "due": self._wake("due", self._run("due_now"), self._due),
             "stuck": len(self._run("stuck", {"after": self._settings.turn_timeout})),
         }
+        metrics.tick(found["stuck"])
+        return found
 
     def wake_orphans(self) -> int:
         """Wake somebody for each claimed message whose lock nobody holds."""
@@ -203,10 +218,11 @@ class Sweeper(threading.Thread):
                 failpoint("sweep.before_wake")
                 push(self._broker, [Wake(queue, thread_id, NO_LIMIT)])
                 failpoint("sweep.after_wake")
+                metrics.woken("orphan")
                 log.warning("thread %s lost its worker: woken", thread_id)
         return len(found)
 
-    def _wake(self, found: list[Any], calls: Calls) -> int:
+    def _wake(self, reason: str, found: list[Any], calls: Calls) -> int:
         """Wake for due mail, while the queue holds fewer wake-ups than slots can use."""
         now = time.monotonic()
         calls.keep({t for t, _ in found})
@@ -215,7 +231,9 @@ class Sweeper(threading.Thread):
         for thread_id, queue in found:
             if queue in full or not calls.allowed(thread_id, now):
                 continue
-            if not push(self._broker, [Wake(queue, thread_id, limits[queue])]):
+            if push(self._broker, [Wake(queue, thread_id, limits[queue])]):
+                metrics.woken(reason)
+            else:
                 full.add(queue)
         return len(found)
 
@@ -227,6 +245,7 @@ class Sweeper(threading.Thread):
             for thread_id in threads:
                 for queue in self._run("queue_of", {"thread_id": thread_id}):
                     push(self._broker, [Wake(queue[0], thread_id, NO_LIMIT)])
+                    metrics.woken("mail")
 
     def _watch_leader(self) -> None:
         for pid, silent in self._run("leader"):

@@ -17,13 +17,14 @@ from celery.exceptions import WorkerLostError
 from celery.worker.request import Request
 
 from graphs.registry import Registry
+from infra import metrics as counts
 from infra.errors import FleetError
 from infra.masking import mask, mask_text
 from infra.migrate import register_graphs, require_migrated
 from infra.postgres import connect, refuse_transaction_pooler
 from infra.settings import get_settings
 from producers.wakeup import NO_LIMIT, Wake, publish_many
-from workers import shutdown
+from workers import health, metrics, shutdown
 from workers.app import app
 from workers.drain import drain
 from workers.slot import Slot
@@ -33,6 +34,7 @@ log = logging.getLogger("fleet.tasks")
 
 _registry: Registry | None = None
 _sweeper: Sweeper | None = None
+_heart: health.Heart | None = None
 _slots = threading.local()
 #: This worker's name; set before the fork.
 _name: str | None = None
@@ -57,6 +59,7 @@ class TurnsRequest(Request):  # type: ignore[misc]
         exc = getattr(exc_info.exception, "exc", exc_info.exception)
         if isinstance(exc, WorkerLostError) and _sweeper is not None:
             _sweeper.kick()
+            counts.process_lost()
         return super().on_failure(exc_info, *args, **kwargs)
 
 
@@ -120,6 +123,11 @@ def _check(sender: Any = None, **_: Any) -> None:
         sys.exit(f"error: {exc}")
 
 
+def _count(**_: Any) -> None:
+    """Before graphs are loaded: one of them may import what counts."""
+    metrics.prepare(get_settings())
+
+
 def _spare_collections() -> None:
     """What was imported lives as long as the process: no collection need look at it again.
 
@@ -131,7 +139,7 @@ def _spare_collections() -> None:
 
 
 def _start_sweeper(sender: Any = None, **_: Any) -> None:
-    global _sweeper
+    global _sweeper, _heart
     queues = [q.name for q in sender.controller.app.amqp.queues.consume_from.values()]
     pool = sender.controller.pool
     _sweeper = Sweeper(
@@ -143,6 +151,8 @@ def _start_sweeper(sender: Any = None, **_: Any) -> None:
         hold=lambda wanted: sender.call_soon(_hold, sender, queues, wanted),
     )
     _sweeper.start()
+    _heart = health.begin(get_settings().heartbeat_file, sender, _sweeper.round_at)
+    metrics.serve(get_settings(), _sweeper.leads)
 
 
 def _warm_up(**_: Any) -> None:
@@ -164,6 +174,8 @@ def _hold(consumer: Any, queues: list[str], wanted: bool) -> None:
 
 def _stop_slots(**_: Any) -> None:
     shutdown.request()
+    if _heart is not None:
+        _heart.leaving()
     if _sweeper is not None:
         _sweeper.draining()
 
@@ -171,8 +183,12 @@ def _stop_slots(**_: Any) -> None:
 def _stop_sweeper(**_: Any) -> None:
     if _sweeper is not None:
         _sweeper.stop()
+    if _heart is not None:
+        _heart.stop()
+    metrics.close()
 
 
+signals.worker_init.connect(_count)
 signals.worker_init.connect(_check)
 signals.worker_ready.connect(_start_sweeper)
 signals.worker_process_init.connect(_warm_up)
