@@ -53,7 +53,8 @@ def only_to_look() -> None:
 def _looking(handler: Any) -> Any:
     # A tornado URLSpec, or (path, class[, arguments]).
     shown = handler[1] if isinstance(handler, tuple) else handler.handler_class
-    if not hasattr(shown, "post") or _path(handler) in (_READS_BY_POST, _ALL_OTHERS):
+    looks_only = shown.post is tornado.web.RequestHandler.post
+    if looks_only or _path(handler) in (_READS_BY_POST, _ALL_OTHERS):
         return handler
     return (handler[0] if isinstance(handler, tuple) else handler.regex.pattern, _Refused)
 
