@@ -10,7 +10,9 @@ Each entry is `name=action[:arg][:probability[:count]]`, entries parted by `;`:
 
 Only `exit` (1 if left out) and `sleep` take an argument; for the others it may be
 left empty (`kill::0.1` is `kill:0.1`). The probability is 1 and the count, which
-is per process, without limit unless given. Two more settings help to watch it:
+is per process, without limit unless given. A name with `@` behind it (`turn.superstep@=kill`)
+stands for each place that the point tells apart (threads, supersteps): each is a point of
+its own, `name@place`. Two more settings help to watch it:
 
     FLEET_FAILPOINT_LOG=FILE   a line `pid name action` per hit, fsynced before the action
     FLEET_FAILPOINT_ONCE=DIR   each point acts once over all processes, so that the
@@ -26,6 +28,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from infra.errors import SettingsError
 
@@ -55,11 +58,18 @@ _handler: ContextVar[Callable[[], None] | None] = ContextVar("on_disconnect", de
 _last_handler: Callable[[], None] | None = None
 
 
-def failpoint(name: str) -> None:
-    """Do what `name` is armed with; nothing, at the cost of two look-ups, when it is not."""
+def failpoint(name: str, place: Callable[[], str] | None = None) -> None:
+    """Do what `name` is armed with; nothing, at the cost of two look-ups, when it is not.
+
+    `place` tells apart where the point is met; asked only where `name@` is armed.
+    """
     points = _points if _loaded else _load()
-    if points and (point := points.get(name)) is not None:
+    if not points:
+        return
+    if (point := points.get(name)) is not None:
         _hit(name, point)
+    if place is not None and (point := points.get(f"{name}@")) is not None:
+        _hit(f"{name}@{quote(place(), safe='')}", point)
 
 
 def arm(spec: str, *, log: Path | None = None, once: Path | None = None) -> None:

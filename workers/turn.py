@@ -7,10 +7,10 @@ workers.outcomes; nothing else decides.
 
 import logging
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from langgraph.errors import GraphDrained, is_invalid_resume
-from langgraph.runtime import RunControl
 from langgraph.types import Command, Interrupt, PregelTask, StateSnapshot
 
 from graphs.control import Cancelled, ClaimLost, Control, InDoubt, RetryLater
@@ -28,6 +28,7 @@ from workers.outcomes import Kind, Outcome, backoff, end, give_up, too_new
 from workers.runs import Run
 from workers.saver import FleetSaver
 from workers.slot import Slot
+from workers.supersteps import Supersteps, place
 
 log = logging.getLogger("fleet.turn")
 
@@ -41,8 +42,9 @@ class Turn:
         self.claim = Claim(slot.connection(), claimed)
         self.setup = Run.of(claimed)
         self.run_id = self.setup.id
-        self.control = RunControl()
+        self.control = Supersteps()
         self.saver = FleetSaver(self.claim, slot.serde, self.control)
+        self.place = self.control.place = partial(place, claimed, self.saver.heads)
         self.outcome = Outcome(Kind.LOST, "not run")
 
     def run(self, following: dict[str, Any] | None) -> Claimed | None:
@@ -174,7 +176,7 @@ class Turn:
             if not self._unfinished(state):
                 return Outcome(Kind.DONE, fingerprint=graph.fingerprint)
             questions = questions_of(state)
-        failpoint("turn.at_interrupt")
+        failpoint("turn.at_interrupt", self.place)
         rows = tuple(q.row() for q in questions)
         return Outcome(Kind.WAITING, questions=rows, fingerprint=graph.fingerprint)
 
@@ -233,7 +235,7 @@ class Turn:
                     self.slot.rng,
                 )
         self.outcome = outcome
-        failpoint("turn.before_commit")
+        failpoint("turn.before_commit", self.place)
         if shutdown.requested():
             # What is claimed now could only be released again.
             following = None
