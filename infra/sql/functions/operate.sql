@@ -94,15 +94,15 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT 'fr_' || left(encode(sha256(convert_to('renewed ' || p_request, 'UTF8')), 'hex'), 32)
 $$;
 
--- Failures on record of a message's turn: the next call goes on under another
--- request id, which the row of the failed one names (graphs.ledger follows it).
-CREATE OR REPLACE FUNCTION fleet.renew_failed(p_thread text, p_generation integer, p_seq bigint)
-RETURNS jsonb
+-- Failures on record: the next call goes on under another request id, which the row
+-- of the failed one names (graphs.ledger follows it). A keyed one may have failed in
+-- an earlier generation.
+CREATE OR REPLACE FUNCTION fleet.renew_failed(p_thread text, p_generation integer) RETURNS jsonb
 LANGUAGE sql VOLATILE AS $$
     WITH renewed AS (
         UPDATE fleet.effects SET error = coalesce(error, '{}')
             || jsonb_build_object('renewed_as', fleet.renewed_id(request_id))
-        WHERE thread_id = p_thread AND generation = p_generation AND seq = p_seq
+        WHERE thread_id = p_thread AND (generation = p_generation OR effect_key IS NOT NULL)
           AND state = 'failed' AND NOT coalesce(error ? 'renewed_as', false)
         RETURNING name, request_id, effect_key, error
     ), keyed AS (
@@ -145,7 +145,7 @@ BEGIN
         RETURN jsonb_build_object('outcome', 'nothing', 'status', t.status);
     END IF;
     IF p_new_request THEN
-        v_renewed := fleet.renew_failed(p_thread, t.generation, msg.seq);
+        v_renewed := fleet.renew_failed(p_thread, t.generation);
         IF v_renewed = '[]' THEN
             RETURN jsonb_build_object('outcome', 'nothing_failed', 'status', t.status,
                 'error', msg.error);
