@@ -5,6 +5,8 @@ FleetError
 ├── PostgresUnavailable   Postgres refuses, is too old or does not answer
 ├── BrokerUnavailable     the broker refuses or does not answer
 ├── MigrationsMissing     the database is older than this code
+├── DatabaseNewer         the database has changed in a way that this code can't work with
+├── OlderWorkers          workers run that a migration would break
 ├── PoolerRefused         a transaction pooler is in front of Postgres
 ├── RegistryError         a graph could not be loaded
 ├── PortTaken             something else listens where a server of ours should
@@ -60,6 +62,18 @@ class MigrationsMissing(FleetError):
     """The database is older than this code."""
 
     code = "migrations_missing"
+
+
+class DatabaseNewer(FleetError):
+    """The database has changed in a way that this code can't work with."""
+
+    code = "database_newer"
+
+
+class OlderWorkers(FleetError):
+    """Workers run that a migration would break; `data["workers"]` are their names."""
+
+    code = "older_workers"
 
 
 class PoolerRefused(FleetError):

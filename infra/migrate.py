@@ -3,6 +3,11 @@
 All of it runs under one advisory lock: LangGraph's ``setup()`` fails when several run at
 once. Each migration is a transaction of its own; functions are made anew whenever their
 text has changed.
+
+A migration is safe while workers of the release before run ("pre"), or its file is named
+``….post.sql`` and waits for :func:`migrate_post`, which refuses while such workers are
+alive. A database that is ahead of this code is left as it is: a release that is rolled back
+works with it, unless a post migration that it does not know has been applied.
 """
 
 import hashlib
@@ -16,12 +21,16 @@ from langgraph.store.postgres import PostgresStore
 from psycopg.rows import dict_row, tuple_row
 from psycopg.types.json import Jsonb
 
-from infra.errors import MigrationsMissing
+from infra.errors import DatabaseNewer, MigrationsMissing, OlderWorkers
 from infra.postgres import connect
 from infra.sql import query, scripts, statement
 
 #: Seconds between looks at whether another still migrates.
 _PATIENCE = 0.1
+#: How a migration is named that old workers can't live with.
+_POST = ".post.sql"
+#: Seconds after which a worker that says nothing is taken for gone; it speaks every ten.
+SILENT_AFTER = 30.0
 
 
 def migrate(url: str, graphs: Iterable[Mapping[str, Any]] = ()) -> list[str]:
@@ -34,14 +43,42 @@ def migrate(url: str, graphs: Iterable[Mapping[str, Any]] = ()) -> list[str]:
         _lock(conn)
         conn.execute(query("migrate_schema"))
         conn.execute(query("migrate_book"))
-        applied = _apply_migrations(conn)
-        conn.row_factory = dict_row
-        PostgresSaver(conn).setup()
-        PostgresStore(conn).setup()
-        conn.row_factory = tuple_row
-        applied += _apply_functions(conn)
+        applied: list[str] = []
+        if not ahead(conn):
+            applied = _apply(conn, [name for name in _known() if not name.endswith(_POST)])
+            conn.row_factory = dict_row
+            PostgresSaver(conn).setup()
+            PostgresStore(conn).setup()
+            conn.row_factory = tuple_row
+            applied += _apply_functions(conn)
         register_graphs(conn, graphs)
     return applied
+
+
+def migrate_post(url: str) -> list[str]:
+    """Apply what old workers can't live with; give the names of what was applied.
+
+    Raises OlderWorkers while workers are alive whose code does not know it, and
+    MigrationsMissing where :func:`migrate` has not been run.
+    """
+    with connect(url, "fleet-migrate") as conn:
+        _lock(conn)
+        require_migrated(conn)
+        names = left(conn)
+        for name in names:
+            _refuse_older_workers(conn, name)
+        return _apply(conn, names)
+
+
+def _refuse_older_workers(conn: psycopg.Connection[Any], migration: str) -> None:
+    found = conn.execute(query("live_workers"), {"within": SILENT_AFTER}).fetchall()
+    if older := sorted(worker for worker, schema in found if schema < migration):
+        raise OlderWorkers(
+            f"{migration} is not for workers of an older release, and {len(older)} of them "
+            f"run: {', '.join(older)}.",
+            f"Stop them; one that was killed counts for {SILENT_AFTER:.0f} s. Then run it again.",
+            workers=older,
+        )
 
 
 def _lock(conn: psycopg.Connection[Any]) -> None:
@@ -61,8 +98,25 @@ def register_graphs(conn: psycopg.Connection[Any], graphs: Iterable[Mapping[str,
 def pending(conn: psycopg.Connection[Any]) -> list[str]:
     """Names of migrations and functions that the database lacks."""
     have = _applied(conn)
-    missing = [name for name, _ in scripts("migrations") if name not in have]
-    return missing + ([] if have.get("functions") == _functions_hash() else ["functions"])
+    missing = [name for name in _known() if name not in have and not name.endswith(_POST)]
+    current = have.get("functions") == _functions_hash() or _unknown(have)
+    return missing + ([] if current else ["functions"])
+
+
+def left(conn: psycopg.Connection[Any]) -> list[str]:
+    """Names of the post migrations that the database lacks."""
+    have = _applied(conn)
+    return [name for name in _known() if name not in have and name.endswith(_POST)]
+
+
+def ahead(conn: psycopg.Connection[Any]) -> list[str]:
+    """Names of migrations that the database has and this code does not know."""
+    return _unknown(_applied(conn))
+
+
+def newest() -> str:
+    """The newest migration that this code knows: what a worker says of its release."""
+    return _known()[-1]
 
 
 def require_migrated(conn: psycopg.Connection[Any]) -> None:
@@ -71,6 +125,11 @@ def require_migrated(conn: psycopg.Connection[Any]) -> None:
         raise MigrationsMissing(
             f"The database lacks {len(names)} migration(s): {', '.join(names)}.",
             "Run `fleet migrate`, then start again.",
+        )
+    if beyond := [name for name in ahead(conn) if name.endswith(_POST)]:
+        raise DatabaseNewer(
+            f"The database has {', '.join(beyond)}, which this older release can't work with.",
+            "Start the release that brought it, or a newer one.",
         )
 
 
@@ -82,9 +141,17 @@ def _applied(conn: psycopg.Connection[Any]) -> dict[str, str]:
         return dict(cur.execute(query("migrations_applied")).fetchall())
 
 
-def _apply_migrations(conn: psycopg.Connection[Any]) -> list[str]:
+def _known() -> list[str]:
+    return [name for name, _ in scripts("migrations")]
+
+
+def _unknown(have: Mapping[str, str]) -> list[str]:
+    return sorted(have.keys() - {*_known(), "functions"})
+
+
+def _apply(conn: psycopg.Connection[Any], names: list[str]) -> list[str]:
     have = _applied(conn)
-    new = [(name, text) for name, text in scripts("migrations") if name not in have]
+    new = [(n, text) for n, text in scripts("migrations") if n in names and n not in have]
     for name, text in new:
         with conn.transaction():
             conn.execute(statement(text))

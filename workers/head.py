@@ -13,12 +13,11 @@ from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.types import Interrupt
 
+from graphs.pending import pending_nodes
 from workers.buffer import Typed, Write
 from workers.claim import Claimed
 
 #: Writes that say what happened to a task, not what it gave (langgraph.pregel._task_status).
-#: The channel that triggers a node of a StateGraph.
-_BRANCH = "branch:to:"
 _INTERRUPT = WRITES_IDX_MAP["__interrupt__"]
 _CONTROL = frozenset({*WRITES_IDX_MAP, "__error_source_node__"})
 
@@ -93,12 +92,14 @@ class Head:
 
     def pending_nodes(self, serde: SerializerProtocol) -> set[str]:
         """Names of the nodes at which the thread stands."""
-        channels = self.checkpoint["channel_values"].keys() | self.blobs.keys()
-        nodes = {c.removeprefix(_BRANCH) for c in channels if c.startswith(_BRANCH)}
-        if "__pregel_tasks" in self.blobs:
-            _, typed = self.blobs["__pregel_tasks"]
-            nodes |= {send.node for send in serde.loads_typed(typed)}  # type: ignore[arg-type]
-        return nodes
+        values = self.checkpoint["channel_values"]
+
+        def value(channel: str) -> Any:
+            if channel not in self.blobs:
+                return values[channel]
+            return serde.loads_typed(self.blobs[channel][1])  # type: ignore[arg-type]
+
+        return pending_nodes(values.keys() | self.blobs.keys(), value)
 
 
 def inline(value: Any) -> bool:

@@ -175,10 +175,14 @@ def problem_of(message: virtual.Message, tasks: Container[str]) -> str | None:
 
 
 def _wrong_arguments(args: list[Any], kwargs: dict[str, Any]) -> str | None:
+    version = kwargs.get("v", VERSION)
+    if type(version) is not int or version < 1:
+        return f"version {version!r} of the wake-up is not known"
+    if version > VERSION:
+        # Of a newer release: the task serves other mail, and nothing is lost.
+        return None
     if len(args) != 1 or not isinstance(args[0], str) or kwargs.keys() - {"v"}:
         return f"{TASK} takes one argument, the thread's id"
-    if (version := kwargs.get("v", VERSION)) != VERSION:
-        return f"version {version!r} of the wake-up is not known: this worker may be too old"
     try:
         split_thread_id(args[0])
     except InvalidKey as exc:

@@ -23,7 +23,8 @@ from infra.masking import mask, mask_text
 from infra.migrate import register_graphs, require_migrated
 from infra.postgres import connect, refuse_transaction_pooler
 from infra.settings import get_settings
-from producers.wakeup import NO_LIMIT, Wake, publish_many
+from infra.sql import query
+from producers.wakeup import NO_LIMIT, VERSION, Wake, publish_many
 from workers import health, metrics, shutdown
 from workers.app import app
 from workers.drain import drain
@@ -70,12 +71,14 @@ class TurnsTask(Task):  # type: ignore[misc]
 
 
 @app.task(name="fleet.turns", base=TurnsTask)  # type: ignore[untyped-decorator]
-def turns(thread_id: str, v: int = 1) -> list[dict[str, Any]]:
+def turns(thread_id: str = "", *_: Any, v: int = VERSION, **__: Any) -> list[dict[str, Any]]:
     """Serve the thread that the wake-up names, then other due mail.
 
     Returns what was done, ``[{"thread_id", "seq", "epoch", "outcome"}]``.
     """
     try:
+        if v > VERSION:
+            return _serve_others(v)
         if shutdown.requested():
             # What is claimed now could only be released again.
             return _hand_back(thread_id)
@@ -84,6 +87,19 @@ def turns(thread_id: str, v: int = 1) -> list[dict[str, Any]]:
         # The mail is safe in Postgres; the sweeper wakes somebody when it is back.
         log.error("no turn of %s for now: %s", thread_id, str(exc).strip())
         return []
+
+
+def _serve_others(version: int) -> list[dict[str, Any]]:
+    """A wake-up of a newer release says we know not what: serve what is due, if anything."""
+    log.warning(
+        "a wake-up of version %s is newer than this worker, which knows version %s: other due "
+        "mail is served",
+        version,
+        VERSION,
+    )
+    slot = _slot()
+    due = slot.connection().execute(query("next_due"), {"queue": slot.queue}).fetchone()
+    return [] if due is None else mask(drain(slot, due[0]))
 
 
 def _hand_back(thread_id: str) -> list[dict[str, Any]]:

@@ -274,10 +274,10 @@ class Turn:
         return [t for t in state.tasks if t.id not in finished]
 
     def _missing_nodes(self, graph: RegisteredGraph) -> list[str]:
-        """Nodes at which the thread stands and which the graph no longer has."""
-        before = (self.claimed.fingerprint or {}).get("nodes", ())
-        if not set(before) - set(graph.graph.nodes):
-            return []
+        """Nodes at which the thread stands and which the graph does not have.
+
+        Looked at each time: a turn that failed may have stood at a node of a newer release.
+        """
         root = self.saver.root
         pending = root.pending_nodes(self.slot.serde) if root else set()
         return sorted(pending - set(graph.graph.nodes))

@@ -20,6 +20,10 @@ SELECT name, hash FROM fleet.migrations;
 INSERT INTO fleet.migrations (name, hash) VALUES (%(name)s, %(hash)s)
 ON CONFLICT (name) DO UPDATE SET hash = EXCLUDED.hash, applied_at = now();
 
+-- name: live_workers
+SELECT worker, schema FROM fleet.workers
+WHERE seen_at > fleet.now() - %(within)s * interval '1 s';
+
 -- name: register_graph
 INSERT INTO fleet.graphs AS g (graph, queue, input_schema, registered_at)
 VALUES (%(graph)s, %(queue)s, %(input_schema)s, fleet.now())

@@ -13,6 +13,7 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.rows import dict_row
 
+from graphs.pending import pending_nodes
 from infra.postgres import connect
 
 from ..client import Fleet
@@ -21,9 +22,6 @@ from ..messages import checkpoint_thread_id
 from ..surroundings import addresses
 from .output import jsonable
 from .state import SERDE, state_values
-
-_BRANCH = "branch:to:"
-_TASKS = "__pregel_tasks"
 
 
 def history(thread_id: str, generation: int | None = None) -> list[dict[str, Any]]:
@@ -119,9 +117,7 @@ def _new(name: str, found: CheckpointTuple, before: CheckpointTuple | None) -> b
 def _next(found: CheckpointTuple) -> list[str]:
     """The nodes at which it stands."""
     values = found.checkpoint["channel_values"]
-    nodes = {name.removeprefix(_BRANCH) for name in values if name.startswith(_BRANCH)}
-    nodes |= {str(getattr(send, "node", send)) for send in values.get(_TASKS) or ()}
-    return sorted(nodes)
+    return sorted(pending_nodes(values.keys(), values.__getitem__))
 
 
 def _written(found: CheckpointTuple, channel: str) -> list[Any]:

@@ -1,7 +1,10 @@
 """`fleet migrate`: bring the database up to date and register the graphs."""
 
+from typing import Annotated
+
 import typer
 
+from .failures import note
 from .options import Json
 from .output import print_json
 
@@ -10,19 +13,39 @@ def register(app: typer.Typer) -> None:
     app.command("migrate")(migrate)
 
 
-def migrate(as_json: Json = False) -> None:
-    """Create or update the fleet's tables; safe to repeat and to run several at once."""
+def migrate(
+    post: Annotated[
+        bool,
+        typer.Option("--post", help="Apply what has to wait until no older worker runs."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Create or update the fleet's tables; safe to repeat and to run several at once.
+
+    What workers of an older release can't live with is left for --post.
+    """
     from graphs.registry import Registry
-    from infra.migrate import migrate as apply
+    from infra import migrate as migrations
+    from infra.postgres import connect
     from infra.settings import get_settings
 
     settings = get_settings()
     url = settings.require_postgres()
-    graphs = Registry.load(settings.graphs_path).described()
-    applied = apply(url, graphs)
+    graphs = [] if post else Registry.load(settings.graphs_path).described()
+    applied = migrations.migrate_post(url) if post else migrations.migrate(url, graphs)
+    with connect(url, "fleet-migrate") as conn:
+        left, ahead = migrations.left(conn), migrations.ahead(conn)
     names = [graph["graph"] for graph in graphs]
     if as_json:
-        print_json({"applied": applied, "graphs": names})
-        return
-    typer.echo(f"applied: {', '.join(applied) or 'nothing, the database is up to date'}")
-    typer.echo(f"graphs: {', '.join(names) or 'none'}")
+        print_json({"applied": applied, "graphs": names, "left": left, "ahead": ahead})
+    else:
+        typer.echo(f"applied: {', '.join(applied) or 'nothing, the database is up to date'}")
+        if not post:
+            typer.echo(f"graphs: {', '.join(names) or 'none'}")
+    if left:
+        note(
+            f"{', '.join(left)} waits until no worker of an older release runs: then run "
+            "`fleet migrate --post`."
+        )
+    if ahead:
+        note(f"The database is newer than this code, which left it as it is: {', '.join(ahead)}.")

@@ -83,7 +83,7 @@ STRANGE: dict[str, tuple[bytes | dict[str, Any] | list[Any], str]] = {
     "two arguments": (with_body([["refund:A", 2], {}, {}]), "takes one argument"),
     "a number": (with_body([[7], {}, {}]), "takes one argument"),
     "a word more": (with_body([["refund:A"], {"force": True}, {}]), "takes one argument"),
-    "a version": (with_body([["refund:A"], {"v": 99}, {}]), "version 99"),
+    "a version": (with_body([["refund:A"], {"v": "99"}, {}]), "version '99'"),
     "no thread": (with_body([["refund"], {}, {}]), "can't be a thread"),
     "NUL": (with_body([["refund:A\0"], {}, {}]), "can't be a thread"),
     "eta": (with_headers(eta="the day after"), "Celery can't run it"),

@@ -1,0 +1,62 @@
+"""What a deploy of this checkout would leave behind: threads that stand where it has no node.
+
+`fleet doctor --before-deploy` lists them; a worker of this checkout would leave each as
+`incompatible` until its node is back or `fleet amend` moves it on.
+"""
+
+import base64
+from typing import Any
+
+from graphs.pending import pending_nodes
+from graphs.registry import RegisteredGraph, Registry
+from infra.errors import RegistryError
+
+from .. import queries
+from ..client import Fleet
+from .state import SERDE
+
+#: Open threads looked at, those that changed last first.
+MOST = 100_000
+
+
+def incompatible_threads(
+    fleet: Fleet, registry: Registry, limit: int = MOST
+) -> list[dict[str, Any]]:
+    """``{"thread_id", "graph", "status", "missing", "reason"}`` of each such thread.
+
+    missing: the nodes; none where the graph itself is missing or can't be loaded.
+    """
+    found = []
+    for row in fleet._sessions.run(
+        lambda conn: queries.rows(conn, "standing_threads", limit=limit)
+    ):
+        graph, reason = _graph(registry, row["graph"])
+        missing = [] if graph is None else _missing(graph, row)
+        if missing:
+            reason = f"graph {row['graph']} has no node {', '.join(missing)}"
+        if reason:
+            found.append(
+                {
+                    "thread_id": row["thread_id"],
+                    "graph": row["graph"],
+                    "status": row["status"],
+                    "missing": missing,
+                    "reason": reason,
+                }
+            )
+    return found
+
+
+def _graph(registry: Registry, name: str) -> tuple[RegisteredGraph | None, str]:
+    try:
+        return registry.get(name), ""
+    except RegistryError as exc:
+        return None, exc.message
+
+
+def _missing(graph: RegisteredGraph, row: dict[str, Any]) -> list[str]:
+    """The nodes at which it stands and which the graph does not have, as a worker sees it."""
+    stored = {name: (kind, base64.b64decode(text)) for name, kind, text in row["values"]}
+    channels = set(row["channels"]) | stored.keys()
+    nodes = pending_nodes(channels, lambda name: SERDE.loads_typed(stored[name]))
+    return sorted(nodes - {str(name) for name in graph.graph.nodes})
