@@ -102,6 +102,17 @@ def accept_all(
     return [found[index] for index in range(len(starts))]
 
 
+def foresee(sessions: Sessions, schemas: InputSchemas, starts: Sequence[Start]) -> None:
+    """Raise what accept_all would, as far as it can be known before; nothing is written."""
+    known = sessions.run(lambda conn: queries.rows(conn, "graph_names"))
+    for index, start in enumerate(starts):
+        if start.graph not in known:
+            _refuse((index, start), {"outcome": "unknown_graph", "known": known})
+    sessions.run(lambda conn: _check(conn, schemas, starts))
+    placed = list(enumerate(starts))
+    sessions.run(lambda conn: _foresee(conn, placed))
+
+
 def _check(conn: psycopg.Connection[Any], schemas: InputSchemas, starts: Sequence[Start]) -> None:
     for index, start in enumerate(starts):
         try:

@@ -4,15 +4,14 @@
 beside a turn: a thread is changed under its own lock, or not at all.
 """
 
-from collections.abc import Mapping
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
-
-from pydantic import BaseModel, ConfigDict
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from . import queries
+from .batches import Item, foresee, starts_of
 from .errors import (
     EffectInDoubt,
+    InvalidInput,
     NothingToDo,
     ThreadBusy,
     UnknownGraph,
@@ -20,98 +19,14 @@ from .errors import (
 )
 from .messages import check_graph
 from .messages import thread_id as make_thread_id
+from .operated import Cancellation, Dropped, EffectName, Hold, Retried, WorkerRow
 from .refusals import unknown_thread
 from .status import Receipt
 
 if TYPE_CHECKING:
+    from .inputs import InputSchemas
     from .messages import OnExisting
     from .sessions import Sessions
-
-#: Seconds after which a worker that says nothing is taken for gone (it beats every ten).
-SILENT_AFTER = 30.0
-
-
-class _Told(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class EffectName(_Told):
-    """An effect of a thread; ``renewed_as``: the request id that takes this one's place."""
-
-    name: str
-    request_id: str
-    renewed_as: str | None = None
-
-
-class Cancellation(_Told):
-    """``requested``: a turn runs, and stops at its next step. ``finished``: it came too
-    late. in_doubt: effects begun without a result, which may have happened."""
-
-    thread_id: str
-    outcome: Literal["cancelled", "requested", "finished"]
-    status: str
-    in_doubt: list[EffectName] = []
-
-
-class Retried(_Told):
-    """The message is due again; `published` as in a receipt."""
-
-    thread_id: str
-    message_id: str
-    seq: int
-    renewed: list[EffectName] = []
-    published: bool = False
-
-
-class Dropped(_Told):
-    """The message is given up; status: the thread's, now."""
-
-    thread_id: str
-    message_id: str
-    seq: int
-    status: str
-    in_doubt: list[EffectName] = []
-
-
-class Hold(_Told):
-    """A graph, paused or not; its mail that waits, and its turns that still run."""
-
-    graph: str
-    paused: bool
-    waiting: int
-    running: int
-
-
-class Running(_Told):
-    """A thread that a worker has; times are the database's."""
-
-    thread_id: str
-    since: datetime
-    progress_at: datetime | None = None
-
-
-class WorkerRow(_Told):
-    """A worker. draining: it takes no turns; drain_requested: it was told so by `drain`."""
-
-    worker: str
-    queues: list[str]
-    slots: int
-    pool: str
-    started_at: datetime
-    seen_at: datetime
-    silent_for: float
-    draining: bool
-    drain_requested: bool
-    runs: list[Running] = []
-
-    @property
-    def state(self) -> str:
-        """ready | draining | drained | silent"""
-        if self.silent_for > SILENT_AFTER:
-            return "silent"
-        if self.draining or self.drain_requested:
-            return "draining" if self.runs or not self.draining else "drained"
-        return "ready"
 
 
 class Operations:
@@ -119,6 +34,7 @@ class Operations:
 
     tenant: str
     _sessions: "Sessions"
+    _schemas: "InputSchemas"
     _wakes: Any
 
     if TYPE_CHECKING:
@@ -183,6 +99,11 @@ class Operations:
         names = self._names(thread_id)
         if input is None:
             input = self.latest_start(thread_id)["input"]
+        if input is None:
+            raise InvalidInput(
+                f"The input of {thread_id}'s last start has been removed by retention.",
+                "Give one (--input).",
+            )
         return self.submit(
             names["graph"], names["key"], input, message_id=message_id, on_existing="restart"
         )
@@ -194,6 +115,10 @@ class Operations:
         if found is None:
             raise unknown_thread(thread)
         return dict(found)
+
+    def check_many(self, items: Iterable[Item]) -> None:
+        """Raise what submit_many would, as far as it can be known; nothing is accepted."""
+        foresee(self._sessions, self._schemas, starts_of(items, self.tenant))
 
     # Graphs
 

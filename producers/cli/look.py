@@ -2,16 +2,19 @@
 
 import sys
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .options import Json, Tenant, Thread
 from .output import print_facts, print_json, print_table
 
+if TYPE_CHECKING:
+    from ..status import ThreadRow
+
 _MESSAGES = ("seq", "kind", "status", "message_id", "crashes", "failures", "error")
 _EFFECTS = ("name", "state", "attempts", "request_id", "result")
-_THREADS = ("thread_id", "status", "generation", "updated_at", "last_error")
+THREADS = ("thread_id", "status", "generation", "updated_at", "last_error")
 
 
 class Status(StrEnum):
@@ -47,6 +50,12 @@ def threads(
     limit: Annotated[int, typer.Option("--limit", min=1, max=100_000, help="At most so many.")] = (
         100
     ),
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Go on until Ctrl-C; in a pipe, a line a change.")
+    ] = False,
+    every: Annotated[
+        float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Between two looks.")
+    ] = 1.0,
     tenant: Tenant = "",
     as_json: Json = False,
 ) -> None:
@@ -54,12 +63,20 @@ def threads(
     from ..client import Fleet
 
     with Fleet(tenant=tenant) as fleet:
-        found = fleet.threads(status=status and status.value, graph=graph, limit=limit)
+
+        def look() -> list["ThreadRow"]:
+            return fleet.threads(status=status and status.value, graph=graph, limit=limit)
+
+        if watch:
+            from .watch import watch as follow
+
+            follow(look, every, as_json, THREADS)
+        found = look()
     rows = [row.model_dump(mode="json" if as_json else "python") for row in found]
     if as_json:
         print_json({"threads": rows})
     else:
-        print_table("", _THREADS, rows)
+        print_table("", THREADS, rows)
 
 
 def _asks(question: dict[str, Any]) -> Any:

@@ -15,7 +15,7 @@ from .submit import report
 
 if TYPE_CHECKING:
     from ..client import Fleet
-    from ..operate import EffectName, Hold, WorkerRow
+    from ..operated import EffectName, Hold, WorkerRow
 
 _WORKERS = ("worker", "state", "pool", "slots", "busy", "queues", "seen_at", "runs")
 

@@ -31,7 +31,7 @@ def read_json(text: str, option: str) -> Any:
             source = sys.stdin.buffer.read().decode()
         elif text.startswith("@"):
             source = Path(text[1:]).read_bytes().decode()
-        return json.loads(source, object_pairs_hook=_once)
+        return json.loads(source, object_pairs_hook=once_each)
     except OSError as exc:
         reason = f"{text[1:]} can't be read: {exc.strerror}"
     except UnicodeDecodeError:
@@ -43,7 +43,8 @@ def read_json(text: str, option: str) -> Any:
     raise typer.BadParameter(f"{reason}.", param_hint=option)
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For json.loads: an object whose keys are there once, or ValueError."""
     found = dict(pairs)
     if len(found) != len(pairs):
         twice = next(k for n, (k, _) in enumerate(pairs) if k in dict(pairs[:n]))

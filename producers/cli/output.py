@@ -6,11 +6,14 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from ..payloads import shown
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 
 def print_json(data: Any) -> None:
@@ -66,6 +69,16 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Mapping[str, 
             typer.echo("\t".join(line))
         return
     from rich.console import Console
+
+    Console().print(_table(title, columns, lines))
+
+
+def table_of(title: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> "Table":
+    """The table as rich shows it, for what stays on the screen."""
+    return _table(title, columns, [[cell(row.get(column)) for column in columns] for row in rows])
+
+
+def _table(title: str, columns: Sequence[str], lines: Iterable[Sequence[str]]) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
@@ -74,7 +87,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Mapping[str, 
         table.add_column(column.replace("_", " "), overflow="fold")
     for line in lines:
         table.add_row(*(Text(text) for text in line))
-    Console().print(table)
+    return table
 
 
 def print_facts(facts: Mapping[str, Any]) -> None:

@@ -1,10 +1,11 @@
-"""`fleet submit`: start the thread of a key, and wait for it if asked to."""
+"""`fleet submit`: start the thread of a key, and wait for it if asked to; or many, from a file."""
 
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from . import complete
 from .failures import note, tell
 from .options import Json, MessageId, Tenant, read_json
 from .output import print_facts, print_json
@@ -27,10 +28,28 @@ def register(app: typer.Typer) -> None:
     app.command()(submit)
 
 
-Graph = Annotated[str, typer.Argument(help="A registered graph, for example refund.")]
-Key = Annotated[str, typer.Argument(help="The business id, for example A1001.")]
+Graph = Annotated[
+    str | None,
+    typer.Argument(
+        help="A registered graph, for example refund.",
+        autocompletion=complete.graphs,
+        show_default=False,
+    ),
+]
+Key = Annotated[
+    str | None, typer.Argument(help="The business id, for example A1001.", show_default=False)
+]
 Input = Annotated[
-    str, typer.Option("--input", metavar="JSON|@FILE|-", help="The input, a JSON object.")
+    str | None, typer.Option("--input", metavar="JSON|@FILE|-", help="The input, a JSON object.")
+]
+From = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="FILE.jsonl|-",
+        help='Start many: a line is {"key": …, "input": {…}}, with a graph, message_id, priority '
+        "or on_existing of its own if it has one. The same file can be sent again.",
+    ),
 ]
 Existing = Annotated[
     OnExisting, typer.Option("--on-existing", help="When the key has a thread already.")
@@ -48,9 +67,10 @@ Wait = Annotated[
 
 
 def submit(
-    graph: Graph,
-    key: Key,
-    input: Input = "{}",
+    graph: Graph = None,
+    key: Key = None,
+    input: Input = None,
+    from_file: From = None,
     message_id: MessageId = None,
     on_existing: Existing = OnExisting.use_existing,
     priority: Priority = 0,
@@ -59,22 +79,46 @@ def submit(
     as_json: Json = False,
 ) -> None:
     """Hand a task to the fleet. Once this returns, it is kept."""
-    payload = read_json(input, "--input")
+    options: dict[str, Any] = {"on_existing": on_existing.value, "priority": priority}
+    if from_file is not None:
+        _refuse_with_from(key=key, input=input, message_id=message_id, wait=wait)
+        _submit_lines(from_file, options | ({"graph": graph} if graph else {}), tenant, as_json)
+        return
+    if graph is None or key is None:
+        missing = "graph" if graph is None else "key"
+        raise typer.BadParameter(f"Missing argument '{missing}'; or give --from FILE.jsonl")
+    payload = {} if input is None else read_json(input, "--input")
     from ..client import Fleet
 
     with Fleet(tenant=tenant) as fleet:
-        receipt = fleet.submit(
-            graph,
-            key,
-            payload,
-            message_id=message_id,
-            on_existing=on_existing.value,
-            priority=priority,
-        )
+        receipt = fleet.submit(graph, key, payload, message_id=message_id, **options)
         if wait is None:
             report(receipt, as_json)
         elif not _ended_well(fleet, receipt, wait, as_json):
             raise typer.Exit(1)
+
+
+def _refuse_with_from(**given: Any) -> None:
+    for name, value in given.items():
+        if value is not None:
+            shown = name if name == "key" else f"--{name.replace('_', '-')}"
+            raise typer.BadParameter(f"It does not go with {shown}", param_hint="--from")
+
+
+def _submit_lines(source: str, defaults: dict[str, Any], tenant: str, as_json: bool) -> None:
+    from ..client import Fleet
+    from .lines import opened, send
+
+    with opened(source, defaults) as lines, Fleet(tenant=tenant) as fleet:
+        done = send(fleet, lines)
+    if as_json:
+        print_json(done)
+    else:
+        print_facts(done)
+    if done["paused"]:
+        note(f"{done['paused']} are held: their graph is paused (`fleet resume GRAPH`).")
+    if not done["published"]:
+        note("No worker could be woken for all of them; they start when the broker is back.")
 
 
 def _ended_well(fleet: "Fleet", receipt: "Receipt", wait: float, as_json: bool) -> bool:

@@ -1,0 +1,92 @@
+"""What operations answer, and workers as they are seen."""
+
+from datetime import datetime
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+#: Seconds after which a worker that says nothing is taken for gone (it beats every ten).
+SILENT_AFTER = 30.0
+
+
+class _Told(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class EffectName(_Told):
+    """An effect of a thread; ``renewed_as``: the request id that takes this one's place."""
+
+    name: str
+    request_id: str
+    renewed_as: str | None = None
+
+
+class Cancellation(_Told):
+    """``requested``: a turn runs, and stops at its next step. ``finished``: it came too
+    late. in_doubt: effects begun without a result, which may have happened."""
+
+    thread_id: str
+    outcome: Literal["cancelled", "requested", "finished"]
+    status: str
+    in_doubt: list[EffectName] = []
+
+
+class Retried(_Told):
+    """The message is due again; `published` as in a receipt."""
+
+    thread_id: str
+    message_id: str
+    seq: int
+    renewed: list[EffectName] = []
+    published: bool = False
+
+
+class Dropped(_Told):
+    """The message is given up; status: the thread's, now."""
+
+    thread_id: str
+    message_id: str
+    seq: int
+    status: str
+    in_doubt: list[EffectName] = []
+
+
+class Hold(_Told):
+    """A graph, paused or not; its mail that waits, and its turns that still run."""
+
+    graph: str
+    paused: bool
+    waiting: int
+    running: int
+
+
+class Running(_Told):
+    """A thread that a worker has; times are the database's."""
+
+    thread_id: str
+    since: datetime
+    progress_at: datetime | None = None
+
+
+class WorkerRow(_Told):
+    """A worker. draining: it takes no turns; drain_requested: it was told so by `drain`."""
+
+    worker: str
+    queues: list[str]
+    slots: int
+    pool: str
+    started_at: datetime
+    seen_at: datetime
+    silent_for: float
+    draining: bool
+    drain_requested: bool
+    runs: list[Running] = []
+
+    @property
+    def state(self) -> str:
+        """ready | draining | drained | silent"""
+        if self.silent_for > SILENT_AFTER:
+            return "silent"
+        if self.draining or self.drain_requested:
+            return "draining" if self.runs or not self.draining else "drained"
+        return "ready"
