@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from dotenv import dotenv_values
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
@@ -31,6 +31,16 @@ TOML_FILE = "fleet.toml"
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(gt=0)]
+#: How long something is kept; 0 is for ever.
+Days = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+_REPLAYABLE = ("keep_messages_days", "keep_checkpoints_days")
+_OUTLIVED = {
+    "keep_effects_days": _REPLAYABLE,
+    "keep_keyed_effects_days": ("keep_effects_days",),
+    "keep_threads_days": (*_REPLAYABLE, "keep_questions_days", "keep_effects_days"),
+}
 
 
 class Settings(BaseSettings):
@@ -67,6 +77,17 @@ class Settings(BaseSettings):
     metrics_port: Annotated[int, Field(ge=1, le=65535)] | None = None
     metrics_host: str = "127.0.0.1"
 
+    # Of finished threads, and of nothing else: infra.retention.
+    keep_history_days: Days = 30
+    keep_checkpoints_days: Days = 90
+    keep_messages_days: Days = 90
+    keep_questions_days: Days = 90
+    keep_effects_days: Annotated[Days, Field(validate_default=True)] = 90
+    keep_keyed_effects_days: Annotated[Days, Field(validate_default=True)] = 0
+    keep_threads_days: Annotated[Days, Field(validate_default=True)] = 0
+    keep_rejected_wakeups_days: Days = 30
+    prune_interval: Seconds = 3600
+
     failpoints: str = ""
     failpoint_log: Path | None = None
     failpoint_once: Path | None = None
@@ -88,6 +109,20 @@ class Settings(BaseSettings):
     def _http_scheme(cls, value: str | None) -> str | None:
         if value is not None and not value.startswith(("http://", "https://")):
             raise ValueError("starts with http:// or https://")
+        return value
+
+    @field_validator("keep_effects_days", "keep_keyed_effects_days", "keep_threads_days")
+    @classmethod
+    def _outlives(cls, value: float, info: ValidationInfo) -> float:
+        """The ledger outlives what can be replayed, and a thread all that is its own."""
+        for name in _OUTLIVED[str(info.field_name)]:
+            other = info.data.get(name)
+            if value and other is not None and (other == 0 or other > value):
+                shown = f"{other:g}" if other else "for ever"
+                raise ValueError(
+                    f"it is shorter than {_variable(name)} ({shown}), which it has to outlive; "
+                    "0 is for ever"
+                )
         return value
 
     @classmethod

@@ -22,10 +22,12 @@ import redis
 from infra import metrics
 from infra.errors import FleetError
 from infra.failpoints import failpoint
+from infra.migrate import newest
 from infra.postgres import connect
 from infra.settings import Settings
 from infra.sql import query
 from producers.wakeup import NO_LIMIT, Wake, broker, push
+from workers.pruner import Pruner
 
 log = logging.getLogger("fleet.sweeper")
 
@@ -83,7 +85,9 @@ class Sweeper(threading.Thread):
             "wakeups": slots * settings.wakeups_per_slot,
             "pool": pool,
             "draining": False,
+            "schema": newest(),
         }
+        self._pruner = Pruner(settings)
         self._broker = broker(settings.require_redis())
         self._conn: psycopg.Connection[Any] | None = None
         self._leads = False
@@ -125,6 +129,7 @@ class Sweeper(threading.Thread):
     def stop(self) -> None:
         """Give up the lead and say goodbye; returns when that is done (at most 2 s)."""
         self._stop_requested.set()
+        self._pruner.stop()
         self._kicked.set()
         self.join(2)
 
@@ -169,6 +174,7 @@ class Sweeper(threading.Thread):
         if self._leads:
             self._kicked.clear()
             self.tick()
+            self._pruner.tick()
             self._listen(conn)
         else:
             self._kicked.wait(self._settings.election_interval)

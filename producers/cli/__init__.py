@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from . import amend, decide, fork, health, history, look, operate, setup, submit
+from . import amend, decide, fork, health, history, look, operate, prune, setup, submit
 from .failures import exit_code, tell, tell_usage
 
 app = typer.Typer(
@@ -47,9 +47,9 @@ def _fleet(
     """Options that stand before the command."""
 
 
-for module in (submit, look, decide, operate, amend, history, fork, setup, health):
+for module in (submit, look, decide, operate, amend, history, fork, setup, health, prune):
     module.register(app)
-for name in ("up", "demo", "bench"):
+for name in ("up", "demo", "bench", "doctor"):
     if find_spec(f"{__name__}.{name}") is not None:
         import_module(f"{__name__}.{name}").register(app)
 
