@@ -5,11 +5,8 @@
 -- name: accept_within
 SELECT fleet.accept(%(message)s::jsonb)::text
 
--- Acceptors of one thread go one after the other: another producer's open
--- transaction must not hold us for ever.
 -- name: accept
-WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', '10s', true))
-SELECT fleet.accept(%(message)s::jsonb)::text FROM patience
+SELECT fleet.accept_soon(%(message)s::jsonb, '10s')::text
 
 -- name: accept_many
 WITH patience AS MATERIALIZED (SELECT set_config('lock_timeout', '10s', true))
@@ -32,31 +29,9 @@ ORDER BY n LIMIT 1
 -- name: input_schema
 SELECT coalesce(input_schema, 'true')::text FROM fleet.graphs WHERE graph = %(graph)s
 
--- What an answer meets: the named question in any state, the open ones, and the
--- question that an earlier message of the same id answered.
 -- name: asked
-SELECT json_build_object(
-    'status', t.status,
-    'named', (
-        SELECT json_build_object('question_id', q.question_id, 'kind', q.kind,
-            'payload', q.payload, 'response_schema', q.response_schema)
-        FROM fleet.questions q
-        WHERE q.thread_id = t.thread_id AND q.question_id = coalesce(
-            %(question_id)s::text,
-            (SELECT m.payload->>'question_id' FROM fleet.messages m
-             WHERE m.thread_id = t.thread_id AND m.message_id = %(message_id)s
-               AND m.kind = 'answer'),
-            (SELECT min(o.question_id) FROM fleet.questions o
-             WHERE o.thread_id = t.thread_id AND o.status = 'open' HAVING count(*) = 1))),
-    'open', (
-        SELECT coalesce(json_agg(o.question_id ORDER BY o.asked_at, o.question_id), '[]')
-        FROM fleet.questions o WHERE o.thread_id = t.thread_id AND o.status = 'open'),
-    'latest', (
-        SELECT json_build_object('status', l.status, 'answered_by', l.answered_by,
-            'answered_at', l.answered_at, 'expired_at', l.expires_at)
-        FROM fleet.questions l WHERE l.thread_id = t.thread_id
-        ORDER BY l.asked_at DESC, l.question_id LIMIT 1))::text
-FROM fleet.threads t WHERE t.thread_id = %(thread_id)s
+SELECT asked::text FROM fleet.asked(%(thread_id)s, %(question_id)s, %(message_id)s) AS asked
+WHERE asked IS NOT NULL
 
 -- Whether work is under way or due that nothing holds up: mail behind a dead or
 -- in-doubt message waits for a person, unless it is a person's word itself.

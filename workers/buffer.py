@@ -57,18 +57,13 @@ class WriteBuffer:
         self.results.clear()
         self.since = None
 
-    def render(self) -> tuple[dict[str, Any], list[bytes | None]]:
-        """(rows, binary values) for the SQL functions; positions count from 1."""
-        values: list[bytes | None] = []
-
-        def place(value: bytes | None) -> int:
-            values.append(value)
-            return len(values)
-
+    def render(self) -> tuple[dict[str, Any], bytes]:
+        """(rows, binary values) for the SQL functions; see barrier.sql."""
+        values = _Values()
         rows: dict[str, Any] = {}
         if self.blobs:
             rows["blobs"] = [
-                [ns, channel, version, kind, place(value)]
+                [ns, channel, version, kind, *values.place(value)]
                 for (ns, channel, version), (kind, value) in self.blobs.items()
             ]
         if self.checkpoints:
@@ -79,7 +74,7 @@ class WriteBuffer:
             rows["clock"] = max(id_ for _, id_ in self.checkpoints)
         for (ns, id_, task, idx), w in self.writes.items():
             kind, value = w.value
-            row = [ns, id_, task, w.task_path, idx, w.channel, kind, place(value)]
+            row = [ns, id_, task, w.task_path, idx, w.channel, kind, *values.place(value)]
             rows.setdefault("replacing_writes" if w.replaces else "writes", []).append(row)
         if self.results:
             rows["results"] = [
@@ -87,10 +82,30 @@ class WriteBuffer:
                     r.request_id,
                     r.state,
                     r.result[0] if r.result else None,
-                    place(r.result[1]) if r.result else None,
+                    *values.place(r.result[1] if r.result else None),
                     r.error,
                     r.attempts,
                 ]
                 for r in self.results.values()
             ]
-        return rows, values
+        return rows, values.joined()
+
+
+class _Values:
+    """Binary values, one after the other."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._length = 0
+
+    def place(self, value: bytes | None) -> tuple[int | None, int | None]:
+        """(start, length) of the value, counted from 1; nothing for None."""
+        if value is None:
+            return None, None
+        start = self._length + 1
+        self._parts.append(value)
+        self._length += len(value)
+        return start, len(value)
+
+    def joined(self) -> bytes:
+        return b"".join(self._parts)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, LiteralString, TypeVar
 
 import psycopg
-from psycopg.rows import class_row
+from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
 from graphs.control import Cancelled, ClaimLost, Control
@@ -87,10 +87,14 @@ def claim_next(
 
 
 def _fetch(conn: psycopg.Connection[Any], kind: type[T], query: LiteralString, args: Any) -> T:
-    with conn.cursor(binary=True, row_factory=class_row(kind)) as cur:
-        row = cur.execute(query, args, prepare=True).fetchone()
+    # The fields of both kinds are the columns of their SQL types, in order.
+    row = (
+        conn.cursor(binary=True, row_factory=tuple_row)
+        .execute(query, args, prepare=True)
+        .fetchone()
+    )
     assert row is not None
-    return row
+    return kind(*row)
 
 
 class WriteRefused(Control):
@@ -221,7 +225,7 @@ class Claim:
                 self.buffer.clear()
                 self._poison = None
             self.require_open()
-            rows, values = self.buffer.render()
+            rows, blob = self.buffer.render()
             c = self.claimed
             failpoint("turn.before_unlock")
             reply = self._execute(
@@ -233,7 +237,7 @@ class Claim:
                     c.epoch,
                     c.generation,
                     Jsonb(rows),
-                    values,
+                    blob,
                     Jsonb(end),
                     None if following is None else Jsonb(following),
                 ),
@@ -247,7 +251,7 @@ class Claim:
     def _barrier(self, intent: Intent | None) -> _Reply:
         with self.lock:
             self.require_open()
-            rows, values = self.buffer.render()
+            rows, blob = self.buffer.render()
             c = self.claimed
             body = None
             if intent is not None:
@@ -262,7 +266,7 @@ class Claim:
                     c.generation,
                     c.seq,
                     Jsonb(rows),
-                    values,
+                    blob,
                     body,
                 ),
             )

@@ -7,6 +7,7 @@ many turns.
 """
 
 import logging
+import time
 from typing import Any
 
 from infra.sql import query
@@ -21,14 +22,30 @@ from workers.turn import Turn
 
 log = logging.getLogger("fleet.drain")
 
+#: Seconds that a task may go on for although it has done its turns: short turns are many
+#: to a task, since the way from one task to the next costs some milliseconds.
+_AT_LEAST = 1.0
+
+
+class _Budget:
+    """How many turns one task may take."""
+
+    def __init__(self, turns: int) -> None:
+        self._turns = turns
+        self._until = time.monotonic() + _AT_LEAST
+
+    def spent(self, done: int) -> bool:
+        return shutdown.requested() or (done >= self._turns and time.monotonic() >= self._until)
+
 
 def drain(slot: Slot, thread_id: str) -> list[dict[str, Any]]:
-    """Run turns until no mail is due or ``turns_per_task`` are done.
+    """Run turns until no mail is due, or ``turns_per_task`` are done and a second is over.
 
     Gives ``{"thread_id", "seq", "epoch", "outcome"}`` of each, in order: the task's return
     value, which Flower shows.
     """
     done: list[dict[str, Any]] = []
+    budget = _Budget(slot.settings.turns_per_task)
     _wait_for_gate()
     claimed = slot.claim(thread_id)
     if claimed.result == "unknown":
@@ -36,13 +53,13 @@ def drain(slot: Slot, thread_id: str) -> list[dict[str, Any]]:
     if claimed.result != "claimed":
         claimed = slot.claim_next()
     while claimed.result == "claimed":
-        following = _serve(slot, claimed, done)
-        enough = len(done) >= slot.settings.turns_per_task or shutdown.requested()
-        if following is None and enough:
+        following = _serve(slot, claimed, done, last=budget.spent(len(done) + 1))
+        if following is None and budget.spent(len(done)):
             break
         # The last look comes after the last commit: mail that came in between is seen.
         claimed = following or _claim_next(slot)
-    _hand_over(slot, done)
+    if budget.spent(len(done)):
+        _hand_over(slot, done)
     return done
 
 
@@ -57,10 +74,9 @@ def _wait_for_gate() -> None:
         pass
 
 
-def _serve(slot: Slot, claimed: Claimed, done: list[dict[str, Any]]) -> Claimed | None:
+def _serve(slot: Slot, claimed: Claimed, done: list[dict[str, Any]], last: bool) -> Claimed | None:
     slot.tenant = claimed.tenant
     turn = Turn(slot, claimed)
-    last = len(done) + 1 >= slot.settings.turns_per_task or shutdown.requested()
     following = turn.run(None if last else slot.following())
     done.append(
         {
@@ -83,8 +99,6 @@ def _serve(slot: Slot, claimed: Claimed, done: list[dict[str, Any]]) -> Claimed 
 def _hand_over(slot: Slot, done: list[dict[str, Any]]) -> None:
     """Wake somebody else when this task stops with mail left."""
     if not done or (done[-1]["outcome"] == Kind.LOST):
-        return
-    if len(done) < slot.settings.turns_per_task and not shutdown.requested():
         return
     row = slot.connection().execute(query("next_due"), {"queue": slot.queue}).fetchone()
     if row is not None:

@@ -1,20 +1,21 @@
 -- Barrier: everything buffered since the last one, then an effect's intent, in
--- one commit. Rows come as JSON arrays, binary values in p_blobs by position:
+-- one commit. Rows come as JSON arrays; their binary values stand one after the other in
+-- p_blob, each given by its start, counted from 1, and its length (null for no value):
 --   checkpoints [ns, id, parent, checkpoint, metadata]
---   blobs       [ns, channel, version, type, blob]
---   writes      [ns, checkpoint_id, task_id, task_path, idx, channel, type, blob]
+--   blobs       [ns, channel, version, type, start, length]
+--   writes      [ns, checkpoint_id, task_id, task_path, idx, channel, type, start, length]
 --   replacing_writes  the same, for those that take an older one's place
---   results     [request_id, state, type, blob, error, attempts]
+--   results     [request_id, state, type, start, length, error, attempts]
 --   clock       the largest checkpoint id among them
 
 -- Called only when the fence has been passed, in the same transaction.
 CREATE OR REPLACE FUNCTION fleet.write_rows(
-    p_thread text, p_checkpoints text, p_rows jsonb, p_blobs bytea[]) RETURNS void
+    p_thread text, p_checkpoints text, p_rows jsonb, p_blob bytea) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
     IF p_rows ? 'blobs' THEN
         INSERT INTO checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob)
-        SELECT p_checkpoints, r->>0, r->>1, r->>2, r->>3, p_blobs[(r->>4)::integer]
+        SELECT p_checkpoints, r->>0, r->>1, r->>2, r->>3, substring(p_blob FROM (r->>4)::integer FOR (r->>5)::integer)
         FROM jsonb_array_elements(p_rows->'blobs') AS r
         ON CONFLICT DO NOTHING;
     END IF;
@@ -30,7 +31,7 @@ BEGIN
         INSERT INTO checkpoint_writes (
             thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, blob)
         SELECT p_checkpoints, r->>0, r->>1, r->>2, r->>3, (r->>4)::integer, r->>5, r->>6,
-            p_blobs[(r->>7)::integer]
+            substring(p_blob FROM (r->>7)::integer FOR (r->>8)::integer)
         FROM jsonb_array_elements(p_rows->'writes') AS r
         ON CONFLICT DO NOTHING;
     END IF;
@@ -38,22 +39,23 @@ BEGIN
         INSERT INTO checkpoint_writes (
             thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, blob)
         SELECT p_checkpoints, r->>0, r->>1, r->>2, r->>3, (r->>4)::integer, r->>5, r->>6,
-            p_blobs[(r->>7)::integer]
+            substring(p_blob FROM (r->>7)::integer FOR (r->>8)::integer)
         FROM jsonb_array_elements(p_rows->'replacing_writes') AS r
         ON CONFLICT (thread_id, checkpoint_ns, checkpoint_id, task_id, idx)
         DO UPDATE SET channel = EXCLUDED.channel, type = EXCLUDED.type, blob = EXCLUDED.blob;
     END IF;
     FOR n IN 0 .. coalesce(jsonb_array_length(p_rows->'results'), 0) - 1 LOOP
-        PERFORM fleet.write_result(p_thread, p_rows->'results'->n, p_blobs);
+        PERFORM fleet.write_result(p_thread, p_rows->'results'->n, p_blob);
     END LOOP;
 END $$;
 
 -- 'forgotten': it did not happen, the same request may be sent again.
-CREATE OR REPLACE FUNCTION fleet.write_result(p_thread text, r jsonb, p_blobs bytea[]) RETURNS void
+CREATE OR REPLACE FUNCTION fleet.write_result(p_thread text, r jsonb, p_blob bytea) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    v_key text;
-    v_now timestamptz := fleet.now();
+    v_key    text;
+    v_result bytea := substring(p_blob FROM (r->>3)::integer FOR (r->>4)::integer);
+    v_now    timestamptz := fleet.now();
 BEGIN
     IF r->>1 = 'forgotten' THEN
         DELETE FROM fleet.effects
@@ -64,14 +66,14 @@ BEGIN
         RETURN;
     END IF;
     UPDATE fleet.effects SET state = r->>1, result_type = r->>2,
-        result = p_blobs[(r->>3)::integer], error = nullif(r->4, 'null'),
-        attempts = greatest(attempts, (r->>5)::integer), finished_at = v_now
+        result = v_result, error = nullif(r->5, 'null'),
+        attempts = greatest(attempts, (r->>6)::integer), finished_at = v_now
     WHERE thread_id = p_thread AND request_id = r->>0
     RETURNING effect_key INTO v_key;
     IF v_key IS NOT NULL THEN
         UPDATE fleet.keyed_effects SET state = r->>1, result_type = r->>2,
-            result = p_blobs[(r->>3)::integer], error = nullif(r->4, 'null'),
-            attempts = greatest(attempts, (r->>5)::integer), finished_at = v_now
+            result = v_result, error = nullif(r->5, 'null'),
+            attempts = greatest(attempts, (r->>6)::integer), finished_at = v_now
         WHERE effect_key = v_key;
         -- Safe before the commit: whoever takes the lock next also takes
         -- the row FOR UPDATE, and waits there for this transaction.
@@ -186,7 +188,7 @@ END $$;
 -- The fence comes first: no write of an older epoch, ever.
 CREATE OR REPLACE FUNCTION fleet.barrier(
     p_thread text, p_checkpoints text, p_epoch bigint, p_generation integer, p_seq bigint,
-    p_rows jsonb, p_blobs bytea[], p_intent jsonb) RETURNS fleet.recorded
+    p_rows jsonb, p_blob bytea, p_intent jsonb) RETURNS fleet.recorded
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     r      fleet.recorded;
@@ -200,7 +202,7 @@ BEGIN
         RAISE EXCEPTION 'epoch % no longer owns thread %', p_epoch, p_thread USING ERRCODE = 'FL001';
     END IF;
     IF p_rows <> '{}' THEN
-        PERFORM fleet.write_rows(p_thread, p_checkpoints, p_rows, p_blobs);
+        PERFORM fleet.write_rows(p_thread, p_checkpoints, p_rows, p_blob);
     END IF;
     IF p_intent IS NOT NULL AND NOT v_stop THEN
         r := fleet.intend(p_thread, p_epoch, p_generation, p_seq, p_intent);

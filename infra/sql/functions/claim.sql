@@ -94,23 +94,19 @@ BEGIN
         PERFORM pg_advisory_unlock(fleet.thread_lock(t.thread_id));
         RETURN c;
     END IF;
-    c.result := 'claimed';
-    c.epoch := nextval('fleet.epochs');
-    c.generation := t.generation + (msg.restarts AND msg.claimed_epoch IS NULL)::integer;
-    c.crashes := msg.crashes + 1;
+    t.epoch := nextval('fleet.epochs');
+    t.generation := t.generation + (msg.restarts AND msg.claimed_epoch IS NULL)::integer;
     UPDATE fleet.threads SET
-        status = 'running', epoch = c.epoch, owner = p_owner, backend_pid = pg_backend_pid(),
-        generation = c.generation, progress_at = v_now, updated_at = v_now
+        status = 'running', epoch = t.epoch, owner = p_owner, backend_pid = pg_backend_pid(),
+        generation = t.generation, progress_at = v_now, updated_at = v_now
     WHERE thread_id = t.thread_id;
-    UPDATE fleet.messages SET status = 'claimed', crashes = c.crashes, claimed_epoch = c.epoch
+    UPDATE fleet.messages SET status = 'claimed', crashes = crashes + 1, claimed_epoch = t.epoch
     WHERE thread_id = t.thread_id AND seq = msg.seq;
-    c.thread_id := t.thread_id; c.tenant := t.tenant; c.graph := t.graph; c.key := t.key;
-    c.fingerprint := t.fingerprint; c.checkpoint_clock := t.checkpoint_clock;
-    c.seq := msg.seq; c.message_id := msg.message_id; c.kind := msg.kind; c.payload := msg.payload;
-    c.failures := msg.failures;
-    c.failing_for := extract(epoch FROM v_now - msg.first_failed_at);
-    v_cp := fleet.checkpoint_thread(t.thread_id, c.generation);
-    SELECT cp.checkpoint, cp.checkpoint_id, cp.parent_checkpoint_id, cp.metadata,
+    v_cp := fleet.checkpoint_thread(t.thread_id, t.generation);
+    SELECT 'claimed', t.thread_id, t.tenant, t.graph, t.key, t.generation, t.epoch, t.fingerprint,
+        t.checkpoint_clock, msg.seq, msg.message_id, msg.kind, msg.payload, msg.crashes + 1,
+        msg.failures, extract(epoch FROM v_now - msg.first_failed_at),
+        cp.checkpoint, cp.checkpoint_id, cp.parent_checkpoint_id, cp.metadata,
         (SELECT array_agg(ARRAY[convert_to(b.channel, 'UTF8'), convert_to(b.type, 'UTF8'), b.blob])
          FROM jsonb_each_text(cp.checkpoint->'channel_versions') AS v(channel, version)
          JOIN checkpoint_blobs b ON b.thread_id = v_cp AND b.checkpoint_ns = ''
@@ -120,10 +116,11 @@ BEGIN
             convert_to(w.idx::text, 'UTF8')])
          FROM checkpoint_writes w
          WHERE w.thread_id = v_cp AND w.checkpoint_ns = '' AND w.checkpoint_id = cp.checkpoint_id)
-    INTO c.checkpoint, c.checkpoint_id, c.parent_checkpoint_id, c.metadata, c.channel_values,
-        c.pending_writes
-    FROM checkpoints cp WHERE cp.thread_id = v_cp AND cp.checkpoint_ns = ''
-    ORDER BY cp.checkpoint_id DESC LIMIT 1;
+    INTO c
+    FROM (VALUES (1)) AS one LEFT JOIN LATERAL (
+        SELECT * FROM checkpoints
+        WHERE thread_id = v_cp AND checkpoint_ns = '' ORDER BY checkpoint_id DESC LIMIT 1
+    ) AS cp ON true;
     RETURN c;
 END $$;
 

@@ -66,7 +66,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION fleet.finish(
     p_thread text, p_checkpoints text, p_epoch bigint, p_generation integer,
-    p_rows jsonb, p_blobs bytea[], p_end jsonb, p_next jsonb) RETURNS fleet.claimed
+    p_rows jsonb, p_blob bytea, p_end jsonb, p_next jsonb) RETURNS fleet.claimed
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     c     fleet.claimed;
@@ -81,7 +81,7 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'epoch % no longer owns thread %', p_epoch, p_thread USING ERRCODE = 'FL001';
     END IF;
-    PERFORM fleet.write_rows(p_thread, p_checkpoints, p_rows, p_blobs);
+    PERFORM fleet.write_rows(p_thread, p_checkpoints, p_rows, p_blob);
     PERFORM fleet.end_message(p_thread, p_end);
     IF p_end ? 'questions' THEN
         PERFORM fleet.ask(p_thread, p_epoch, p_generation, p_end->'questions');
