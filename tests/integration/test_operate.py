@@ -1,5 +1,6 @@
 """What operators do, on real Postgres and Redis; turns are played by claims of the test."""
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -7,13 +8,15 @@ import psycopg
 import pytest
 
 from graphs.ledger import Intent, Result
+from infra.settings import get_settings
 from producers import Fleet
 from producers.errors import EffectInDoubt, NothingToDo, ThreadBusy, UnknownGraph, UnknownThread
-from tests.harness import Broker, Database
+from tests.harness import Broker, Database, eventually
 from tests.integration.mailbox import INPUT, ask
 from tests.integration.test_claim import claim_next, finish, take
 from workers.claim import Claim
 from workers.outcomes import Kind
+from workers.sweeper import Sweeper
 
 A = "refund:A"
 
@@ -363,6 +366,113 @@ def test_a_paused_thread_can_be_cancelled(fleet: Fleet) -> None:
     thread = submitted(fleet)
     fleet.pause("refund")
     assert fleet.cancel(thread).outcome == "cancelled"
+
+
+def test_nobody_claims_a_paused_thread_by_name(fleet: Fleet, conn: Any, broker: Broker) -> None:
+    """Nor is anybody woken for mail that comes meanwhile."""
+    submitted(fleet)
+    fleet.pause("refund")
+    broker.client.flushdb()
+    receipt = fleet.send(A, INPUT)
+    assert receipt.paused and broker.client.keys("*") == []
+    assert take(conn, "A").result == "paused"
+
+
+# What the sweep does about it
+
+
+@pytest.fixture
+def sweeper(settings_env: None) -> Iterator[Sweeper]:
+    made = Sweeper(get_settings(), "w@test", ["fleet"], 2, "prefork")
+    yield made
+    made._drop()
+
+
+def test_the_sweep_leaves_paused_mail_alone(
+    fleet: Fleet, sweeper: Sweeper, database: Database, conn: Any, broker: Broker
+) -> None:
+    """Overdue or an orphan: it is woken for when the graph is resumed."""
+    submitted(fleet, "A")
+    submitted(fleet, "B")
+    with database.connect() as victim:
+        take(victim, "A")
+        fleet.pause("refund")
+    eventually(lambda: free(conn, A))
+    conn.execute("SELECT fleet.move_clock('3 s')")
+    broker.client.flushdb()
+    found = sweeper.tick()
+    assert (found["orphans"], found["overdue"], found["due"]) == (0, 0, 0)
+    assert broker.client.keys("*") == []
+    conn.execute("UPDATE fleet.graphs SET paused = false")
+    conn.execute("SELECT fleet.sort_paused()")
+    found = sweeper.tick()
+    assert (found["orphans"], found["overdue"]) == (1, 1)
+    assert queued(broker) == 2
+
+
+def free(conn: Any, thread: str) -> bool:
+    """Whether nobody holds the thread's lock; it is let go of again."""
+    sql = "SELECT pg_try_advisory_xact_lock(fleet.thread_lock(%s))"
+    return bool(conn.execute(sql, (thread,)).fetchone()[0])
+
+
+@pytest.mark.parametrize("paused", [True, False])
+def test_mail_of_a_transaction_older_than_the_change_is_sorted_by_the_sweep(
+    paused: bool, fleet: Fleet, sweeper: Sweeper, database: Database
+) -> None:
+    """It was accepted by what the graph was before."""
+    if not paused:
+        fleet.pause("refund")
+    with psycopg.connect(database.url) as producer:
+        fleet.submit("refund", "A", INPUT, connection=producer)
+        (fleet.pause if paused else fleet.resume)("refund")
+    queue = "SELECT queue FROM fleet.messages"
+    assert database.value(queue) == ("fleet" if paused else "paused:fleet")
+    sweeper.tick()
+    assert database.value(queue) == ("paused:fleet" if paused else "fleet")
+
+
+@pytest.mark.parametrize("kind", [Kind.WAITING, Kind.RETRY, Kind.DEAD])
+def test_a_cancel_that_a_turn_did_not_see_is_carried_out_by_the_sweep(
+    kind: Kind, fleet: Fleet, sweeper: Sweeper, conn: Any
+) -> None:
+    """The turn ended without a barrier after it."""
+    thread = submitted(fleet)
+    held = Claim(conn, take(conn, "A"))
+    fleet.cancel(thread)
+    assert sweeper.tick()["cancelled"] == 0
+    finish(held, kind)
+    assert sweeper.tick()["cancelled"] == 1
+    assert state(fleet) == "cancelled" and mail(fleet)[0] in ("done", "cancelled")
+    assert not fleet.status(thread).cancel_requested
+
+
+def test_a_worker_does_as_drain_says_within_a_second(
+    settings_env: None, fleet: Fleet, database: Database
+) -> None:
+    """Asked once, told once; and again when it is taken back."""
+    told: list[bool] = []
+    sweepers = [
+        Sweeper(get_settings(), f"{n}@test", ["fleet"], 2, "prefork", hold=told.append)
+        for n in "12"
+    ]
+    for made in sweepers:
+        made.start()
+    try:
+        eventually(lambda: len(fleet.workers()) == 2)
+        for name in ("1@test", "2@test"):
+            for undo in (False, True):
+                told.clear()
+                began = time.monotonic()
+                fleet.drain(name, undo=undo)
+                eventually(lambda: told == [not undo], 2)  # noqa: B023
+                assert time.monotonic() - began < 1
+                eventually(
+                    lambda: sum(w.draining for w in fleet.workers()) == (not undo)  # noqa: B023
+                )
+    finally:
+        for made in sweepers:
+            made.stop()
 
 
 def test_pausing_an_unknown_graph_names_the_known(fleet: Fleet) -> None:
