@@ -23,7 +23,9 @@ from langgraph.graph import StateGraph
 from langgraph.pregel import Pregel
 from langgraph.store.memory import InMemoryStore
 
+from graphs.masked_state import masked
 from infra.errors import RegistryError
+from infra.masking import Rule
 
 Graph: TypeAlias = Pregel[Any, Any, Any, Any]
 #: Runs a coroutine to its result.
@@ -32,11 +34,13 @@ Await: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of the graphs file. ``is_async`` None: found out."""
+    """One entry of the graphs file. ``is_async`` None: found out. ``mask``: what must not
+    enter the state."""
 
     path: str
     queue: str | None = None
     is_async: bool | None = None
+    mask: Rule | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +49,14 @@ class Factory:
 
     function: Callable[..., Any]
     takes_config: bool
+    mask: Rule | None = None
 
     def make(self, name: str, config: dict[str, Any], wait_for: Await) -> Graph:
         """A graph for this config. Raises RegistryError when it is none."""
         found = self.function(config) if self.takes_config else self.function()
         if inspect.iscoroutine(found):
             found = wait_for(found)
-        return compiled(found, name)
+        return masked(compiled(found, name), self.mask)
 
 
 def entry(name: str, value: Any, file: Path) -> Entry:
@@ -61,23 +66,30 @@ def entry(name: str, value: Any, file: Path) -> Entry:
     # A name stands before the colon of thread ids.
     good = bool(name) and len(name) <= 64 and not set(name) & set("/:")
     fits = isinstance(queue, str | None) and isinstance(is_async, bool | None)
+    try:
+        rule = Rule.of(fields.get("mask"))
+    except ValueError as exc:
+        raise RegistryError(
+            f"The graphs file {file} has a mask for {name!r} that can't be used: {exc}.",
+            'Give true, or the names of the fields, such as ["phone", "home_address"].',
+        ) from None
     if not good or not fits or not isinstance(where, str):
         raise RegistryError(
             f"The graphs file {file} has an entry for {name!r} that can't be used.",
             'Give "./file.py:attribute", or an object with that as its path, and a name of at '
             "most 64 characters without '/' and ':'.",
         )
-    return Entry(where, queue, is_async)
+    return Entry(where, queue, is_async, rule)
 
 
 def load(name: str, entry: Entry, folder: Path) -> tuple[Graph, Factory | None]:
     """The graph, and what makes it anew if it is to be. Raises RegistryError."""
     try:
         found = _attribute(entry.path, folder, name)
-        factory = _factory(found, name)
+        factory = _factory(found, name, entry.mask)
         if factory is None:
             made = found() if callable(found) and not _is_graph(found) else found
-            return compiled(made, name), None
+            return masked(compiled(made, name), entry.mask), None
         return factory.make(name, {"configurable": {}}, in_own_loop), factory
     except RegistryError:
         raise
@@ -126,7 +138,7 @@ def _is_graph(found: Any) -> bool:
     return isinstance(found, Pregel | StateGraph)
 
 
-def _factory(found: Any, name: str) -> Factory | None:
+def _factory(found: Any, name: str, rule: Rule | None) -> Factory | None:
     if _is_graph(found) or not callable(found):
         return None
     if inspect.isasyncgenfunction(inspect.unwrap(found)) or inspect.isgeneratorfunction(
@@ -150,7 +162,7 @@ def _factory(found: Any, name: str) -> Factory | None:
         )
     if not required and not inspect.iscoroutinefunction(found):
         return None
-    return Factory(found, bool(required))
+    return Factory(found, bool(required), rule)
 
 
 # Modules
