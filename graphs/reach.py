@@ -29,8 +29,11 @@ _LIBRARIES = tuple(
 _SIMPLE = (str, bytes, int, float, bool, type(None), complex, range)
 
 
-def reached(*starts: Any) -> Iterator[Any]:
-    """Everything that the starts lead to, themselves included, each object once."""
+def reached(*starts: Any, stop: tuple[type, ...] = ()) -> Iterator[Any]:
+    """Everything that the starts lead to, themselves included, each object once.
+
+    What an object of a class in ``stop`` leads to is left out.
+    """
     seen: dict[int, Any] = {}
     waiting = [*starts]
     while waiting and len(seen) < LIMIT:
@@ -40,6 +43,8 @@ def reached(*starts: Any) -> Iterator[Any]:
         # Kept, so that no other object can get its id meanwhile.
         seen[id(found)] = found
         yield found
+        if isinstance(found, stop):
+            continue
         # A proxy of somebody's may raise whatever is asked of it here.
         with contextlib.suppress(Exception):
             waiting.extend(itertools.islice(_next(found), ELEMENTS))

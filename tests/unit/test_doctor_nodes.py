@@ -1,0 +1,93 @@
+"""What doctor reads in the code of nodes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphs.registry import RegisteredGraph
+from producers.doctor.nodes import Reading
+from tests.graphs import calling
+
+
+def read(*names: str) -> Any:
+    """The finding about a graph of these nodes of tests/graphs/calling.py."""
+    reading = Reading()
+    reading.read(RegisteredGraph("calling", calling.build(*names).compile(), "fleet"))
+    return reading.finding()
+
+
+@pytest.mark.parametrize(
+    ("node", "call", "library"),
+    [
+        ("by_module", "httpx.post(…)", "httpx"),
+        ("by_name", "send_it(…)", "httpx"),
+        ("by_shared_client", "shared.delete(…)", "httpx"),
+        ("by_local_client", "client.put(…)", "httpx"),
+        ("by_annotated_function", "given().patch(…)", "httpx"),
+        ("by_helper", "httpx.request(…)", "httpx"),
+        ("by_async_client", "client.post(…)", "httpx"),
+        ("by_urllib", "urllib.request.urlopen(…)", "urllib.request"),
+        ("by_sql", "cursor.execute(…)", "psycopg"),
+        ("by_argument", "db.execute(…)", "sqlite3"),
+        ("by_mail", "server.sendmail(…)", "smtplib"),
+        ("by_redis", "redis.Redis.from_url('redis://').incr(…)", "redis"),
+    ],
+)
+def test_a_call_beside_effects_is_found(node: str, call: str, library: str) -> None:
+    """However the node comes by its client; with place and node."""
+    found = read(node)
+    assert found.level == "problem"
+    (told,) = found.data["calls"]
+    assert (told["call"], told["library"], told["sure"]) == (call, library, True)
+    assert told["nodes"] == [f"calling/{node}"]
+    line = Path(calling.__file__).read_text().splitlines()[told["line"] - 1]
+    assert call.removesuffix("(…)").rpartition(".")[2] in line
+
+
+@pytest.mark.parametrize("node", ["reading", "behind_an_effect", "no_client"])
+def test_what_only_reads_or_is_protected_is_let_be(node: str) -> None:
+    """Reading again harms nobody, and an effect is what was asked for."""
+    found = read(node)
+    assert (found.level, found.data["calls"]) == ("ok", [])
+    assert found.data["modules"] == ["tests.graphs.calling"]
+
+
+def test_a_call_whose_receiver_is_unknown_is_a_warning() -> None:
+    """Its name tells, and the module imports a client."""
+    found = read("perhaps")
+    assert found.level == "warning" and "perhaps" in found.said
+    assert [c["sure"] for c in found.data["calls"]] == [False]
+
+
+def test_the_shipped_graph_calls_nothing_beside_effects() -> None:
+    """And the shop's module was read for it."""
+    from graphs.refund import graph
+
+    reading = Reading()
+    reading.read(RegisteredGraph("refund", graph, "fleet"))
+    found = reading.finding()
+    assert (found.level, found.data["calls"]) == ("ok", [])
+    assert {"graphs.refund", "graphs.shop"} <= set(found.data["modules"])
+
+
+def test_calls_of_subgraphs_and_of_tools_are_found() -> None:
+    """A tool is a function that a node leads to; a subgraph's node is a node."""
+    from langchain_core.tools import tool
+    from langgraph.graph import START, StateGraph
+    from langgraph.prebuilt import ToolNode
+
+    @tool
+    def pay(url: str) -> str:
+        """Pay."""
+        return calling.httpx.post(url).text
+
+    builder = StateGraph(calling.State)
+    builder.add_node("tools", ToolNode([pay]))
+    builder.add_node("inner", calling.build("by_mail").compile())
+    builder.add_edge(START, "tools")
+    builder.add_edge(START, "inner")
+    reading = Reading()
+    reading.read(RegisteredGraph("outer", builder.compile(), "fleet"))
+    found = {call["call"] for call in reading.finding().data["calls"]}
+    assert found == {"calling.httpx.post(…)", "server.sendmail(…)"}
