@@ -221,6 +221,26 @@ def test_new_request_gives_failed_calls_another_id(fleet: Fleet, conn: Any) -> N
     assert effect.error["renewed_as"] == renewed.renewed_as
 
 
+def test_a_renewed_key_is_kept_for_as_long_as_what_it_leads_to(
+    fleet: Fleet, conn: Any, database: Database
+) -> None:
+    """Without it the effect would be called once more."""
+    thread = submitted(fleet)
+    dead_by_failure(conn, key="pay:1")
+    (renewed,) = fleet.retry(thread, new_request=True).renewed
+    held = Claim(conn, take(conn, "A"))
+    key = f"pay:1#{renewed.renewed_as}"
+    held.intend(Intent(str(renewed.renewed_as), "pay", "resend", "h", key))
+    held.note(Result(str(renewed.renewed_as), "done", ("null", b""), None, 1, key))
+    finish(held)
+    conn.execute("SELECT fleet.move_clock('10 days')")
+    left = []
+    for _ in range(2):
+        conn.execute("SELECT fleet.prune_keyed_effects(5, '', 100)")
+        left.append(database.fetch("SELECT effect_key FROM fleet.keyed_effects"))
+    assert left == [[("pay:1",)], []]
+
+
 def test_new_request_needs_a_recorded_failure(fleet: Fleet, conn: Any) -> None:
     """Without one the message stays dead."""
     thread = submitted(fleet)

@@ -245,6 +245,10 @@ BEGIN
       AND NOT EXISTS (
           SELECT FROM fleet.threads t
           WHERE t.thread_id = k.thread_id AND t.status NOT IN ('done', 'cancelled'))
+      -- A failed one that names its renewal is how that is found.
+      AND NOT EXISTS (
+          SELECT FROM fleet.keyed_effects n
+          WHERE n.effect_key = k.effect_key || '#' || (k.error->>'renewed_as'))
       AND pg_try_advisory_xact_lock(fleet.effect_lock(k.effect_key));
     GET DIAGNOSTICS removed = ROW_COUNT;
 END $$;
