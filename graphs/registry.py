@@ -27,6 +27,7 @@ from langgraph.store.base import BaseStore
 
 from graphs import loading, reach
 from graphs.loading import Await, Entry, Factory, Graph
+from graphs.schemas import input_schema
 from infra.errors import RegistryError
 from infra.settings import PREFIX, get_settings
 
@@ -63,7 +64,7 @@ class RegisteredGraph:
     def input_schema(self) -> dict[str, Any] | None:
         """JSON Schema of the input; None where the graph's types have none."""
         try:
-            return self.graph.get_input_jsonschema()
+            return input_schema(self.graph)
         except Exception as exc:
             log.warning("graph %s has no JSON Schema for its input: %s", self.name, exc)
             return None

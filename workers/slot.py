@@ -23,7 +23,7 @@ from infra.failpoints import failpoint
 from infra.postgres import connect
 from infra.settings import Settings
 from producers.wakeup import broker
-from workers import inline
+from workers import inline, revisits
 from workers.claim import Claimed, claim, claim_next
 from workers.keeper import Keeper
 from workers.store import LentStore
@@ -44,6 +44,7 @@ class Slot:
         self.owner = f"{worker or socket.gethostname()}:{os.getpid()}:{threading.get_ident()}"
         self.serde = JsonPlusSerializer()
         self.durability = inline.install()
+        revisits.install()
         self.keeper = Keeper(settings)
         self.rng = random.Random()
         self.broker = broker(settings.require_redis())
