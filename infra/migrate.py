@@ -11,6 +11,7 @@ works with it, unless a post migration that it does not know has been applied.
 """
 
 import hashlib
+import re
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -27,6 +28,10 @@ from infra.sql import query, scripts, statement
 
 #: Seconds between looks at whether another still migrates.
 _PATIENCE = 0.1
+#: How a script of functions makes a type anew.
+_TYPE = re.compile(
+    r"^DROP TYPE IF EXISTS (\S+) CASCADE;\nCREATE TYPE \1 AS \(.*?^\);$", re.MULTILINE | re.DOTALL
+)
 #: How a migration is named that old workers can't live with.
 _POST = ".post.sql"
 #: Seconds after which a worker that says nothing is taken for gone; it speaks every ten.
@@ -146,7 +151,7 @@ def _known() -> list[str]:
 
 
 def _unknown(have: Mapping[str, str]) -> list[str]:
-    return sorted(have.keys() - {*_known(), "functions"})
+    return sorted(name for name in have.keys() - {*_known()} if name.endswith(".sql"))
 
 
 def _apply(conn: psycopg.Connection[Any], names: list[str]) -> list[str]:
@@ -161,13 +166,27 @@ def _apply(conn: psycopg.Connection[Any], names: list[str]) -> list[str]:
 
 def _apply_functions(conn: psycopg.Connection[Any]) -> list[str]:
     wanted = _functions_hash()
-    if _applied(conn).get("functions") == wanted:
+    have = _applied(conn)
+    if have.get("functions") == wanted:
         return []
     with conn.transaction():
         for _, text in scripts("functions"):
-            conn.execute(statement(text))
+            conn.execute(statement(_without_known_types(text, have)))
+            for made in _TYPE.finditer(text):
+                args = {"name": f"type {made[1]}", "hash": _hash(made[0])}
+                conn.execute(query("record_migration"), args)
         conn.execute(query("record_migration"), {"name": "functions", "hash": wanted})
     return ["functions"]
+
+
+def _without_known_types(text: str, have: Mapping[str, str]) -> str:
+    """The script, but for types that the database has just so: running workers would stumble
+    over new ones of the same name."""
+
+    def kept(made: re.Match[str]) -> str:
+        return "" if have.get(f"type {made[1]}") == _hash(made[0]) else made[0]
+
+    return _TYPE.sub(kept, text)
 
 
 def _functions_hash() -> str:
