@@ -59,9 +59,11 @@ WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
 SELECT pg_terminate_backend(%(pid)s);
 
 -- name: heartbeat
-INSERT INTO fleet.workers (worker, queues, slots, wakeups, pool, started_at, seen_at, draining)
-VALUES (%(worker)s, %(queues)s, %(slots)s, %(wakeups)s, %(pool)s, fleet.now(), fleet.now(), %(draining)s)
-ON CONFLICT (worker) DO UPDATE SET seen_at = fleet.now(), draining = EXCLUDED.draining;
+INSERT INTO fleet.workers (worker, queues, slots, wakeups, pool, started_at, seen_at, draining, schema)
+VALUES (%(worker)s, %(queues)s, %(slots)s, %(wakeups)s, %(pool)s, fleet.now(), fleet.now(), %(draining)s,
+    %(schema)s)
+ON CONFLICT (worker) DO UPDATE SET seen_at = fleet.now(), draining = EXCLUDED.draining,
+    schema = EXCLUDED.schema;
 
 -- name: goodbye
 DELETE FROM fleet.workers
