@@ -94,11 +94,18 @@ class Operations:
         """Begin the thread anew, from a clean state; its open mail is dropped.
 
         input: that of the last start, if left out. Effects are made anew too, but for keyed
-        ones. Raises UnknownThread and as submit.
+        ones. Raises UnknownThread, NothingToDo when that input is not kept any more, and as
+        submit.
         """
         names = self._names(thread_id)
+        before = self.latest_start(thread_id)
+        input = before["input"] if input is None else input
         if input is None:
-            input = self.latest_start(thread_id)["input"]
+            raise NothingToDo(
+                f"The input of {self._thread(thread_id)} is not kept any more.",
+                "Give it: `fleet restart THREAD --input JSON`.",
+                thread_id=self._thread(thread_id),
+            )
         if input is None:
             raise InvalidInput(
                 f"The input of {thread_id}'s last start has been removed by retention.",

@@ -98,16 +98,19 @@ SELECT fleet.retry(%(thread_id)s, %(new_request)s, %(notify)s)::text
 -- name: drop
 SELECT fleet.drop(%(thread_id)s, %(notify)s)::text
 
--- The input with which the thread was started last.
+-- The input with which the thread was started last (null when it is not kept any
+-- more), and the effects that a start anew would repeat.
 -- name: latest_start
-SELECT json_build_object('input', m.payload, 'effects', (
-    SELECT coalesce(json_agg(json_build_object('name', e.name, 'request_id', e.request_id,
-        'state', e.state) ORDER BY e.first_started_at), '[]')
-    FROM fleet.effects e WHERE e.thread_id = m.thread_id AND e.generation = t.generation
-      AND e.state <> 'failed' AND e.effect_key IS NULL))::text
-FROM fleet.messages m JOIN fleet.threads t USING (thread_id)
-WHERE m.thread_id = %(thread_id)s AND m.kind = 'start'
-ORDER BY m.seq DESC LIMIT 1
+SELECT json_build_object(
+    'input', (
+        SELECT m.payload FROM fleet.messages m
+        WHERE m.thread_id = t.thread_id AND m.kind = 'start' ORDER BY m.seq DESC LIMIT 1),
+    'effects', (
+        SELECT coalesce(json_agg(json_build_object('name', e.name, 'request_id', e.request_id,
+            'state', e.state) ORDER BY e.first_started_at), '[]')
+        FROM fleet.effects e WHERE e.thread_id = t.thread_id AND e.generation = t.generation
+          AND e.state <> 'failed' AND e.effect_key IS NULL))::text
+FROM fleet.threads t WHERE t.thread_id = %(thread_id)s
 
 -- name: graph_names
 SELECT to_json(graph)::text FROM fleet.graphs ORDER BY graph

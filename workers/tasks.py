@@ -37,6 +37,8 @@ _registry: Registry | None = None
 _sweeper: Sweeper | None = None
 _heart: health.Heart | None = None
 _slots = threading.local()
+#: Seconds for the consumer to let go of its queues.
+_PATIENCE = 0.4
 #: This worker's name; set before the fork.
 _name: str | None = None
 
@@ -164,7 +166,7 @@ def _start_sweeper(sender: Any = None, **_: Any) -> None:
         queues=queues,
         slots=int(sender.controller.concurrency),
         pool=type(pool).__module__.rsplit(".", 1)[-1],
-        hold=lambda wanted: sender.call_soon(_hold, sender, queues, wanted),
+        hold=lambda wanted: _hold(sender, queues, wanted),
     )
     _sweeper.start()
     _heart = health.begin(get_settings().heartbeat_file, sender, _sweeper.round_at)
@@ -179,13 +181,23 @@ def _warm_up(**_: Any) -> None:
 
 
 def _hold(consumer: Any, queues: list[str], wanted: bool) -> None:
-    """Take no wake-ups and no turns, or do so again; runs in the consumer's own thread."""
+    """Take no wake-ups and no turns, or do so again. Called in the sweeper's thread."""
+    done = threading.Event()
+    consumer.call_soon(_select, consumer, queues, not wanted, done)
+    # Best in this order: a wake-up that still comes is handed back. But a consumer that
+    # waits for its broker must not keep the turns going.
+    done.wait(_PATIENCE)
+    shutdown.hold(wanted)
+
+
+def _select(consumer: Any, queues: list[str], wanted: bool, done: threading.Event) -> None:
+    """Consume from the queues or not. A broker that is away is met again with what is
+    selected now."""
     try:
         for queue in queues:
-            (consumer.cancel_task_queue if wanted else consumer.add_task_queue)(queue)
+            (consumer.add_task_queue if wanted else consumer.cancel_task_queue)(queue)
     finally:
-        # A broker that is away is met again with the queues as they are selected now.
-        shutdown.hold(wanted)
+        done.set()
 
 
 def _stop_slots(**_: Any) -> None:

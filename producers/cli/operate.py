@@ -100,9 +100,7 @@ def restart(
 
     with Fleet() as fleet:
         before = fleet.latest_start(thread)
-        receipt = fleet.restart(
-            thread, before["input"] if given is None else given, message_id=message_id
-        )
+        receipt = fleet.restart(thread, given, message_id=message_id)
     report(receipt, as_json)
     if before["effects"] and receipt.outcome == "accepted":
         names = ", ".join(dict.fromkeys(e["name"] for e in before["effects"]))

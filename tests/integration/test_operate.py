@@ -12,7 +12,7 @@ from infra.settings import get_settings
 from producers import Fleet
 from producers.errors import EffectInDoubt, NothingToDo, ThreadBusy, UnknownGraph, UnknownThread
 from tests.harness import Broker, Database, eventually
-from tests.integration.mailbox import INPUT, ask
+from tests.integration.mailbox import INPUT, ask, settle
 from tests.integration.test_claim import claim_next, finish, take
 from workers.claim import Claim
 from workers.outcomes import Kind
@@ -320,6 +320,19 @@ def test_restart_takes_the_input_of_the_last_start(fleet: Fleet, database: Datab
     fleet.restart(thread, {"user_id": "u_43"})
     found = database.fetch("SELECT payload->>'user_id', restarts FROM fleet.messages ORDER BY seq")
     assert found == [("u_42", False), ("u_42", True), ("u_43", True)]
+
+
+def test_restart_without_an_input_that_is_kept_asks_for_one(
+    fleet: Fleet, database: Database
+) -> None:
+    """Old messages of finished threads are removed."""
+    thread = submitted(fleet)
+    settle(database, thread, "done")
+    database.fetch("DELETE FROM fleet.messages")
+    with pytest.raises(NothingToDo) as refused:
+        fleet.restart(thread)
+    assert "--input" in refused.value.hint
+    assert fleet.restart(thread, INPUT).outcome == "accepted"
 
 
 def test_every_operation_names_an_unknown_thread(fleet: Fleet) -> None:
