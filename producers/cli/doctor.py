@@ -45,7 +45,7 @@ def doctor(
         print_json({"ok": not problems, "checks": findings})
     else:
         warnings = sum(f.level == "warning" for f in findings)
-        typer.echo(f"\n{len(findings)} checks: {len(problems)} problems, {warnings} warnings.")
+        typer.echo(f"\nChecks: {len(findings)}. Problems: {len(problems)}. Warnings: {warnings}.")
     if problems:
         raise typer.Exit(1)
 

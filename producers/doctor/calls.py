@@ -14,25 +14,28 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .clients import TELLING, changes, kind_of, library_of, makes_client
+from .clients import TELLING, kind_of, library_of, makes_client, meaning
 
 _UNKNOWN = object()
 
 
 @dataclass(frozen=True)
 class OutsideCall:
-    """sure: the receiver is known to be that library's; else only its name tells."""
+    """changes: something outside, or it may; else it reads. sure: the receiver is known to
+    be that library's; else only its name tells.
+    """
 
     module: str
     line: int
     function: str
     call: str
     library: str
+    changes: bool
     sure: bool
 
 
 def outside_calls(function: types.FunctionType) -> list[OutsideCall]:
-    """Calls that change something outside. Raises OSError where there is no source."""
+    """Calls to the outside. Raises OSError where there is no source."""
     node = _definition(function)
     return [] if node is None else list(_Reader(function, node).found())
 
@@ -65,22 +68,23 @@ class _Reader:
             if name is None:
                 continue
             library = self._library(call.func)
+            means = meaning(name, call)
             if library is not None:
-                if not self._only_makes(name, call.func) and changes(name, call):
-                    yield self._told(call, library, sure=True)
+                if means != "neutral" and not self._only_makes(name, call.func):
+                    yield self._told(call, library, means == "changes", sure=True)
             elif (
                 at_hand
                 and name in TELLING
                 and isinstance(call.func, ast.Attribute)
                 and self._value(call.func) is _UNKNOWN
-                and changes(name, call)
+                and means == "changes"
             ):
-                yield self._told(call, at_hand, sure=False)
+                yield self._told(call, at_hand, True, sure=False)
 
-    def _told(self, call: ast.Call, library: str, *, sure: bool) -> OutsideCall:
+    def _told(self, call: ast.Call, library: str, changes: bool, *, sure: bool) -> OutsideCall:
         text = ast.unparse(call.func)
         name = self._function.__qualname__.replace("<locals>.", "")
-        return OutsideCall(self._module, call.lineno, name, f"{text}(…)", library, sure)
+        return OutsideCall(self._module, call.lineno, name, f"{text}(…)", library, changes, sure)
 
     def _only_makes(self, name: str, made_by: ast.expr) -> bool:
         return makes_client(name, self._value(made_by))

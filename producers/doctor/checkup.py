@@ -63,7 +63,7 @@ def deploy(url: str, registry: Registry) -> Finding:
     more = f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
     return problem(
         "deploy",
-        f"{len(found)} open threads would become incompatible: {told}{more}.",
+        f"Open threads that would become incompatible: {len(found)}. {told}{more}.",
         "Keep those nodes until the threads are past them, or move them on with `fleet amend`.",
         threads=found,
     )

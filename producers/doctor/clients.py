@@ -8,7 +8,10 @@ import ast
 import inspect
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
+
+#: neutral: makes or ends what others use, or asks an answer for its content.
+Meaning = Literal["neutral", "reads", "changes"]
 
 #: Modules by prefix, with what they speak to.
 CLIENTS = {
@@ -96,16 +99,20 @@ def makes_client(name: str, value: Any) -> bool:
     return isinstance(value, type) or name in _FACTORIES
 
 
-def changes(name: str, call: ast.Call) -> bool:
-    """Whether a call of this name on a client changes something, or may."""
+def meaning(name: str, call: ast.Call) -> Meaning:
+    """What a call of this name on a client does; where in doubt, it changes something."""
     first = _text(call.args)
     if name in ("request", "stream", "Request"):
-        return (first or "").upper() not in ("GET", "HEAD", "OPTIONS")
-    if name in ("urlopen", "urlretrieve"):
-        return len(call.args) > 1 or _keyword(call, "data") or _sends(call.args)
-    if name in _SQL:
-        return first is None or _SQL_READS.match(first) is None
-    return name not in _NEUTRAL and name not in _FACTORIES and _READING.match(name) is None
+        reads = (first or "").upper() in ("GET", "HEAD", "OPTIONS")
+    elif name in ("urlopen", "urlretrieve"):
+        reads = not (len(call.args) > 1 or _keyword(call, "data") or _sends(call.args))
+    elif name in _SQL:
+        reads = first is not None and _SQL_READS.match(first) is not None
+    elif name in _NEUTRAL or name in _FACTORIES:
+        return "neutral"
+    else:
+        reads = _READING.match(name) is not None
+    return "reads" if reads else "changes"
 
 
 def _text(args: Sequence[ast.expr]) -> str | None:

@@ -130,7 +130,7 @@ def sessions(open_: int, most: int) -> Finding:
 
 def _migrations(conn: Connection, before_deploy: bool) -> Finding:
     if names := pending(conn):
-        said = f"The database lacks {len(names)} migration(s): {', '.join(names)}."
+        said = f"The database lacks migrations: {', '.join(names)}."
         if before_deploy:
             fix = "Run `fleet migrate` of this release before its workers start."
             return warning("migrations", said, fix, pending=names)

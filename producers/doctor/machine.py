@@ -58,7 +58,7 @@ def packages(distribution: str = "threadfleet") -> Finding:
                 }
             )
     if not wrong:
-        return ok("packages", f"{len(wanted)} packages are of the versions that were tested.")
+        return ok("packages", f"All {len(wanted)} are of the versions that were tested.")
     said = "; ".join(
         f"{w['package']} {w.get('installed', 'is missing')} (wanted {w['wanted']})" for w in wrong
     )

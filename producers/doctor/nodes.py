@@ -2,7 +2,8 @@
 
 A node that runs again makes such a call again; `@effect` is what makes it happen once.
 Read are the functions that a node leads to (:mod:`graphs.reach`), in modules that are no
-installed libraries, up to where an effect begins. Calls that only read are let be.
+installed libraries, up to where an effect begins. Calls that only read are let be, and
+listed in the data.
 """
 
 import types
@@ -77,29 +78,31 @@ class Reading:
 
     def finding(self) -> Finding:
         """One line, with all calls and the modules read in its data."""
+        calls = [
+            asdict(call) | {"nodes": [f"{g}/{n}" for g, n in sorted(nodes)]}
+            for call, nodes in sorted(self._calls.items(), key=lambda c: (c[0].module, c[0].line))
+        ]
+        changing = [call for call in calls if call.pop("changes")]
         data: dict[str, Any] = {
-            "calls": [
-                asdict(call) | {"nodes": [f"{g}/{n}" for g, n in sorted(nodes)]}
-                for call, nodes in sorted(
-                    self._calls.items(), key=lambda c: (c[0].module, c[0].line)
-                )
-            ],
+            "calls": changing,
+            "reads": [call for call in calls if call not in changing],
             "modules": sorted(self.modules),
             "unread": sorted(self.unread - self.modules),
         }
         read = f"Read: {', '.join(data['modules']) or 'no module of yours'}."
         if data["unread"]:
             read += f" Without source: {', '.join(data['unread'])}."
-        if not self._calls:
+        if not changing:
             if not self.modules:
                 return note("unprotected nodes", f"Nothing could be read. {read}", **data)
-            return ok("unprotected nodes", f"No call to the outside beside effects. {read}", **data)
+            said = "No call beside effects changes anything outside."
+            return ok("unprotected nodes", f"{said} {read}", **data)
         fix = (
             "Declare the call as an effect (graphs.effects), or the node repeats it when it runs "
             "again; docs/effects.md."
         )
-        said = f"Nodes call the outside beside effects: {_lines(data['calls'])}. {read}"
-        make = problem if any(call.sure for call in self._calls) else warning
+        said = f"Nodes call the outside beside effects: {_lines(changing)}. {read}"
+        make = problem if any(call["sure"] for call in changing) else warning
         return make("unprotected nodes", said, fix, **data)
 
 

@@ -67,7 +67,7 @@ def threads(status: str, number: int, ids: list[str]) -> Finding:
     if not number:
         return ok(check, "None.")
     more = f" and {number - len(ids)} more" if number > len(ids) else ""
-    said = f"{number} {meaning}: {', '.join(ids)}{more}."
+    said = f"{number}, {meaning}: {', '.join(ids)}{more}."
     return problem(check, said, fix, number=number, threads=ids)
 
 
@@ -76,11 +76,11 @@ def alive(workers: list[WorkerRow], due: int) -> Finding:
     ready = [name for name, state in states.items() if state == "ready"]
     silent = [name for name, state in states.items() if state == "silent"]
     if not ready:
-        said = "No worker takes turns" + (f", and {due} messages are due." if due else ".")
+        said = "No worker takes turns" + (f"; messages due: {due}." if due else ".")
         fix = "Start one: `celery -A workers worker`; `fleet workers` lists those that were."
         return problem("workers", said, fix, workers=states)
     slots = sum(w.slots for w in workers if w.state == "ready")
-    said = f"{len(ready)} take turns, with {slots} slots together."
+    said = f"Taking turns: {len(ready)}, slots: {slots}."
     if silent:
         return warning(
             "workers",
@@ -118,7 +118,7 @@ def foreign(rejected: int) -> Finding:
         return ok("foreign messages", "None was set aside in the last day.")
     return warning(
         "foreign messages",
-        f"{rejected} messages on the broker were no wake-ups, in the last day.",
+        f"Messages on the broker that were no wake-ups, in the last day: {rejected}.",
         "Find who sends them: fleet.rejected_wakeups has their text and the reason.",
         number=rejected,
     )

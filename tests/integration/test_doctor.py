@@ -115,7 +115,7 @@ def test_doctor_for_people_names_levels_and_fixes(
     assert "ok       migrations: None is missing." in out
     assert "problem  workers: No worker takes turns." in out
     assert "fix: Start one: `celery -A workers worker`" in out
-    assert "problems" in out.splitlines()[-1]
+    assert "Problems: " in out.splitlines()[-1]
 
 
 def test_servers_that_are_down_are_one_problem_each(doctor: Doctor) -> None:
@@ -267,7 +267,7 @@ def test_mail_that_no_worker_takes_is_a_problem(
     """Because there is none, or it serves other queues."""
     fleet.submit("refund", "A1", INPUT)
     found = doctor()
-    assert "1 messages are due" in found.problem("workers")["said"]
+    assert "messages due: 1" in found.problem("workers")["said"]
     assert "fleet (1)" in found.problem("mail")["said"]
     alive(database, "other")
     again = doctor()

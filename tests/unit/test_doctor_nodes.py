@@ -53,6 +53,13 @@ def test_what_only_reads_or_is_protected_is_let_be(node: str) -> None:
     assert found.data["modules"] == ["tests.graphs.calling"]
 
 
+def test_calls_that_only_read_are_listed_in_the_data() -> None:
+    """For who wants to know what a node repeats."""
+    reads = {call["call"] for call in read("reading").data["reads"]}
+    assert {"client.get(…)", "client.request(…)", "urllib.request.urlopen(…)"} <= reads
+    assert "conn.execute(…)" in reads
+
+
 def test_a_call_whose_receiver_is_unknown_is_a_warning() -> None:
     """Its name tells, and the module imports a client."""
     found = read("perhaps")
