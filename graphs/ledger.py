@@ -138,7 +138,7 @@ class Ledger:
         self._executions: dict[int, _Execution] = {}
         self._running: set[str] = set()
         self._results: dict[str, tuple[str, Result]] = {}
-        self._places: dict[str, tuple[Any, ...]] = {}
+        self._places: dict[str, position.Position] = {}
         self._renewed: dict[str, str] = {}
 
     # Calls
@@ -287,13 +287,14 @@ class Ledger:
         request_id = request_ids.for_call(
             turn.thread_id, turn.generation, place.root, place.path, name, label, ordinal
         )
-        before = self._places.setdefault(request_id, place.chain)
-        if _collide(before, place.chain):
+        before = self._places.setdefault(request_id, place)
+        # A call that its caller's retry makes again is the same call.
+        if before.attempts == place.attempts and _collide(before.chain, place.chain):
             raise AmbiguousEffect(
                 f"effect {name} is called at one place of a subgraph that runs several times in "
                 f'one node: tell the calls apart with .at("...")'
             )
-        self._places[request_id] = place.chain
+        self._places[request_id] = place
         return request_id
 
 

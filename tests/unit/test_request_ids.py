@@ -371,3 +371,72 @@ def test_langgraph_still_has_the_insides_that_positions_read() -> None:
     assert len(place.chain) == 3
     assert place.execution is configs[0]["configurable"]["__pregel_scratchpad"]
     assert not place.restarted
+
+
+def test_langgraphs_retries_are_those_that_the_patch_knows() -> None:
+    """A retried task's counters are renewed in one function, in sync and in async code."""
+    assert position.patchable()
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize("runner", [Runner, AsyncRunner])
+def test_a_retried_node_that_calls_tasks_repeats_no_effect(
+    runner: type[Runner], nested: bool
+) -> None:
+    """LangGraph numbers its tasks on from attempt to attempt; their effects keep their ids."""
+    outside = Outside()
+    pay = pay_effect(outside)
+    runs: list[int] = []
+
+    @task
+    def nothing() -> None:
+        return None
+
+    @task
+    def charge(n: int) -> Any:
+        return pay(amount=n)
+
+    @task
+    def around(n: int) -> Any:
+        return charge(n).result()
+
+    def node(state: State) -> State:
+        nothing().result()
+        called = [(around if nested else charge)(n) for n in range(2)]
+        paid = [call.result() for call in called]
+        runs.append(1)
+        if len(runs) < 3:
+            raise ConnectionError("later")
+        return {"log": paid}
+
+    assert sorted(runner(flow(node, retry_policy=QUICKLY)).done({})["log"]) == [1, 2]
+    assert (len(runs), len(outside.seen), len(set(outside.seen))) == (3, 2, 2)
+
+
+@pytest.mark.parametrize("hit", [1, 2, 3])
+def test_a_replay_gives_the_ids_of_whichever_attempt_was_killed(
+    monkeypatch: pytest.MonkeyPatch, hit: int
+) -> None:
+    """One attempt is retried within the turn, another is killed with it: one id per call."""
+    outside = Outside()
+    pay = pay_effect(outside)
+    runs: list[int] = []
+
+    @task
+    def charge(n: int) -> Any:
+        return pay(amount=n)
+
+    @entrypoint(retry_policy=QUICKLY)
+    def workflow(state: Any) -> Any:
+        runs.append(1)
+        first = charge(1).result()
+        if len(runs) % 2:
+            raise ConnectionError("later")
+        return [first, charge(2).result(), charge(3).result()]
+
+    runner = Runner(workflow)
+    with killed_at(monkeypatch, "effect.after_call", hit):
+        assert isinstance(runner.run({"n": 0}).error, Killed)
+    assert len(runner.done(None)) == 3
+    assert len(set(outside.seen)) == 3
+    assert len(outside.seen) == 4
