@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 
 from .errors import NotConfigured
 
@@ -38,7 +39,23 @@ def _settings() -> Callable[[str], str | None]:
                 raise
         else:
             return lambda name: getattr(settings, name)
-    return lambda name: os.environ.get(f"FLEET_{name.upper()}")
+    return _environment
+
+
+def _environment(name: str) -> str | None:
+    """FLEET_NAME, or the text of the file that FLEET_NAME_FILE names."""
+    variable = f"FLEET_{name.upper()}"
+    path = os.environ.get(f"{variable}_FILE")
+    if os.environ.get(variable) or not path:
+        return os.environ.get(variable)
+    try:
+        return Path(path).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as exc:
+        reason = getattr(exc, "strerror", None) or "it is not UTF-8"
+        raise NotConfigured(
+            f"The file {path} of {variable}_FILE cannot be read: {reason}.",
+            f"Correct {variable}_FILE, or let this user read the file.",
+        ) from None
 
 
 def failpoint(name: str) -> None:

@@ -24,6 +24,10 @@ WHERE c.relkind IN ('r', 'p') AND (n.nspname = 'fleet' OR c.oid IN (
     to_regclass('store')))
 ORDER BY 2 DESC, 1;
 
+-- name: checkpoint_schemas
+SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relname = 'checkpoints' AND c.relkind = 'r' ORDER BY 1;
+
 -- Sessions, and how many the server takes of others than superusers.
 -- name: sessions
 SELECT (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'),

@@ -49,6 +49,7 @@ def look(url: str, *, before_deploy: bool = False) -> Iterator[Finding]:
             psycopg.errors.UndefinedFunction, psycopg.errors.InvalidSchemaName
         ):
             yield _moved_clock(conn)
+        yield checkpoints([schema for (schema,) in _rows(conn, "checkpoint_schemas")])
         yield sizes(_rows(conn, "table_sizes"))
 
 
@@ -150,6 +151,20 @@ def _migrations(conn: Connection, before_deploy: bool) -> Finding:
             post=names,
         )
     return ok("migrations", "None is missing.")
+
+
+def checkpoints(schemas: list[str]) -> Finding:
+    """LangGraph's tables are found through the search path, which a user may change."""
+    if len(schemas) < 2:
+        return ok("checkpoints", "LangGraph's tables are there once.", schemas=schemas)
+    return warning(
+        "checkpoints",
+        f"LangGraph's tables are there more than once, in the schemas {', '.join(schemas)}: "
+        "processes of different Postgres users see different ones.",
+        "Let all processes use one user, or put options=-csearch_path%3DSCHEMA into every "
+        "FLEET_POSTGRES_URL. Those of another application are none of the fleet's.",
+        schemas=schemas,
+    )
 
 
 def sizes(tables: list[tuple[str, int, int, int, int]]) -> Finding:

@@ -186,6 +186,15 @@ def test_tables_may_be_large_up_to_a_limit(table: Any, level: str) -> None:
     assert found.level == level and (level == "ok" or (table[0] in found.said and found.fix))
 
 
+def test_checkpoints_in_two_schemas_are_a_warning(doctor: Doctor, database: Database) -> None:
+    """Which of them a process sees depends on its user."""
+    assert doctor().level("checkpoints") == "ok"
+    database.fetch("CREATE SCHEMA other")
+    database.fetch("CREATE TABLE other.checkpoints ()")
+    found = doctor().checks["checkpoints"]
+    assert found["level"] == "warning" and "other" in found["said"] and found["fix"]
+
+
 def test_sessions_that_run_out_are_a_warning() -> None:
     """A slot without one serves nobody."""
     assert database_checks.sessions(10, 97).level == "ok"

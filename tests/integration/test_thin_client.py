@@ -5,11 +5,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.harness import ROOT, Database, clean_environment
 
 
-def test_the_thin_client_needs_none_of_ours(database: Database, tmp_path: Path) -> None:
-    """Its modules, under another package name, work where Celery, LangGraph and we are absent."""
+@pytest.mark.parametrize("in_file", [False, True])
+def test_the_thin_client_needs_none_of_ours(
+    in_file: bool, database: Database, tmp_path: Path
+) -> None:
+    """Its modules, under another package name, work where Celery, LangGraph and we are absent;
+    with the address in the environment, or in the file that it names."""
     package = tmp_path / "threadfleet_client"
     package.mkdir()
     for file in (ROOT / "producers").iterdir():
@@ -29,7 +35,9 @@ with Fleet() as fleet:
     except MessageConflict:
         print("conflict")
 """
-    environment = clean_environment(postgres_url=database.url) | {"PYTHONPATH": str(tmp_path)}
+    (tmp_path / "url").write_text(f"{database.url}\n")
+    given = {"postgres_url_file": tmp_path / "url"} if in_file else {"postgres_url": database.url}
+    environment = clean_environment(**given) | {"PYTHONPATH": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=environment,
