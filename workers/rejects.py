@@ -10,6 +10,7 @@ Both put it in ``fleet.rejected_wakeups``; a wake-up holds nothing that can be l
 
 import logging
 from collections.abc import Callable, Container
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -38,15 +39,32 @@ _MISFITS = (LookupError, TypeError, ValueError, AttributeError)
 
 
 def set_aside(reason: str, body: Any) -> None:
-    """Record a message that can't be served. When that fails the log has it: no error."""
+    """Record a message that can't be served. When that fails the log says so: no error."""
+    _record(*_told(reason, body))
+
+
+def _set_aside_meanwhile(reason: str, body: Any) -> None:
+    """As set_aside, for Celery's event loop, which must not wait for Postgres."""
+    _recorder.submit(_record, *_told(reason, body))
+
+
+_recorder = ThreadPoolExecutor(1, "fleet-rejects")
+
+
+def _told(reason: str, body: Any) -> tuple[str, str]:
     reason, body = mask_text(_text(reason)), mask_text(_text(body))
     log.error("a message in the queue was set aside: %s", reason)
     metrics.rejected()
+    return reason, body
+
+
+def _record(reason: str, body: str) -> None:
     try:
         with connect(get_settings().require_postgres(), "fleet-rejects") as conn:
             conn.execute(query("reject_wakeup"), {"reason": reason, "body": body})
     except (psycopg.Error, FleetError) as exc:
-        log.error("it could not be recorded (%s): %s", str(exc).strip(), body[:200])
+        # Not its body: anything may be in it.
+        log.error("it could not be recorded, and is gone: %s", str(exc).strip())
 
 
 def _text(value: Any) -> str:
@@ -73,7 +91,7 @@ class Channel(redis.Channel):
             return None
         queue, item = reply
         if problem := self._problem(item):
-            set_aside(problem, item)
+            _set_aside_meanwhile(problem, item)
             return None
         return queue, item
 
@@ -131,7 +149,7 @@ class Consumer(CeleryConsumer):  # type: ignore[misc]
 
     def set_aside(self, message: virtual.Message, reason: str) -> None:
         """Record the message, then let the broker forget it."""
-        set_aside(reason, message.body)
+        _set_aside_meanwhile(reason, message.body)
         if not message.acknowledged:
             message.reject_log_error(log, self.connection_errors)  # type: ignore[no-untyped-call]
 
