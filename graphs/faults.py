@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any, Literal
 
 from graphs.values import clean_text
+from infra.masking import mask_text
 
 #: never_sent: it did not happen, try again. transient: it may have happened, and may
 #: succeed later. permanent: refused for good. unknown: says nothing about the outside.
@@ -122,7 +123,7 @@ def _seconds(said: str) -> float | None:
 
 
 def describe(exc: BaseException) -> str:
-    """One line for people, at most 500 characters, with what the outside answered."""
+    """One line for people, masked, at most 500 characters, with what the outside answered."""
     said = str(exc).strip()
     text = f"{type(exc).__name__}: {said}" if said else type(exc).__name__
     try:
@@ -132,7 +133,7 @@ def describe(exc: BaseException) -> str:
         body = None
     if isinstance(body, str) and body and not callable(body):
         text = f"{text} [{body}]"
-    return clean_text(" ".join(text.split()))[:_LONGEST_DETAIL]
+    return mask_text(clean_text(" ".join(text.split())))[:_LONGEST_DETAIL]
 
 
 def _causes(exc: BaseException) -> Iterator[BaseException]:

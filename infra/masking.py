@@ -191,6 +191,11 @@ class Rule:
             return cls(frozenset(map(_normal, given)), known=False)
         raise ValueError("it is true or a list of field names")
 
+    @classmethod
+    def besides(cls, names: Iterable[str]) -> "Rule":
+        """All that is known, and fields of these names."""
+        return cls(frozenset(map(_normal, names)))
+
     def kind(self, name: str) -> str | None:
         """How the field of that name is masked; None: it is not."""
         known = field_kind(name)

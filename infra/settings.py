@@ -73,6 +73,8 @@ class Settings(BaseSettings):
     pulse_interval: Seconds = 5.0
 
     log_format: Literal["auto", "json", "text"] = "auto"
+    #: Names of fields, separated by commas, that logs hide besides the known ones.
+    mask_fields: str = ""
     heartbeat_file: Path | None = None
     metrics_port: Annotated[int, Field(ge=1, le=65535)] | None = None
     metrics_host: str = "127.0.0.1"

@@ -17,7 +17,7 @@ import structlog
 from structlog.stdlib import ProcessorFormatter
 from structlog.types import EventDict, Processor
 
-from infra.masking import mask, mask_text
+from infra.masking import DEFAULT, Rule, mask, mask_text
 
 Format = Literal["auto", "json", "text"]
 
@@ -37,10 +37,12 @@ def configure(
     target: TextIO | str | None = None,
     log_format: Format = "auto",
     colors: bool | None = None,
+    rule: Rule = DEFAULT,
 ) -> None:
     """Send the whole process's logs to ``target``: a stream, a file's path, or stderr (None).
 
-    ``auto`` is text on a terminal and JSON elsewhere. Called again, it replaces what was.
+    ``auto`` is text on a terminal and JSON elsewhere. ``rule``: what is masked. Called again,
+    it replaces what was.
     """
     handler: logging.Handler
     if isinstance(target, str):
@@ -50,7 +52,7 @@ def configure(
         handler, on_terminal = logging.StreamHandler(stream), bool(stream and stream.isatty())
     as_text = log_format == "text" or (log_format == "auto" and on_terminal)
     colors = on_terminal if colors is None else colors and on_terminal
-    handler.setFormatter(_formatter(as_text, colors))
+    handler.setFormatter(_formatter(as_text, colors, rule))
     root = logging.getLogger()
     for old in root.handlers[:]:
         root.removeHandler(old)
@@ -82,7 +84,13 @@ def bound(thread: str, message: str, epoch: int) -> Iterator[None]:
         structlog.contextvars.reset_contextvars(**tokens)
 
 
-def _formatter(as_text: bool, colors: bool) -> ProcessorFormatter:
+def _formatter(as_text: bool, colors: bool, rule: Rule) -> ProcessorFormatter:
+    def masked(_: Any, __: str, event: EventDict) -> EventDict:
+        found: EventDict = mask(dict(event), rule)
+        if isinstance(found, dict):
+            return found
+        return {"event": mask_text(str(event.get("event"))), "level": event.get("level")}
+
     renderer: Processor
     if as_text:
         renderer = structlog.dev.ConsoleRenderer(
@@ -95,7 +103,7 @@ def _formatter(as_text: bool, colors: bool) -> ProcessorFormatter:
         processors=[
             ProcessorFormatter.remove_processors_meta,
             structlog.processors.format_exc_info,
-            _masked,
+            masked,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             renderer,
         ],
@@ -106,13 +114,6 @@ def _without_celerys_data(_: Any, __: str, event: EventDict) -> EventDict:
     """Celery adds a task's arguments to its own lines."""
     event.pop("data", None)
     return event
-
-
-def _masked(_: Any, __: str, event: EventDict) -> EventDict:
-    masked: EventDict = mask(dict(event))
-    if isinstance(masked, dict):
-        return masked
-    return {"event": mask_text(str(event.get("event"))), "level": event.get("level")}
 
 
 def _json(event: Any, default: Any, **_: Any) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 from celery import Celery, signals
 
 from infra import telemetry
+from infra.masking import Rule
 from infra.settings import get_settings
 
 #: Pools whose slots can hold a session lock and run a node that blocks.
@@ -31,7 +32,9 @@ def _log(
     loglevel: Any = None, logfile: str | None = None, colorize: bool | None = None, **_: Any
 ) -> None:
     """Our logs in place of Celery's."""
-    telemetry.configure(loglevel or "WARNING", logfile, get_settings().log_format, colorize)
+    settings = get_settings()
+    rule = Rule.besides(name for name in settings.mask_fields.split(",") if name.strip())
+    telemetry.configure(loglevel or "WARNING", logfile, settings.log_format, colorize, rule)
 
 
 signals.celeryd_init.connect(_refuse_greenlets)

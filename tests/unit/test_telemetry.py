@@ -12,6 +12,7 @@ import pytest
 import structlog
 
 from infra import telemetry
+from infra.masking import Rule
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +71,14 @@ def test_nothing_personal_is_logged() -> None:
     for plain in ("13812341234", "li@example", "4111 1111", "4111111111111111", "hunter2"):
         assert plain not in text
     assert "138****1234" in text and "ValueError: card **** **** **** 1111" in text
+
+
+def test_further_fields_are_hidden_on_request() -> None:
+    """FLEET_MASK_FIELDS names them."""
+    telemetry.configure("INFO", stream := io.StringIO(), rule=Rule.besides(["nick-name", "x"]))
+    structlog.get_logger("node").info("hello", nickName="Li", phone="13812341234", y=1)
+    (line,) = lines(stream)
+    assert (line["nickName"], line["phone"], line["y"]) == ("***", "138****1234", 1)
 
 
 def test_celerys_copy_of_a_tasks_arguments_is_dropped() -> None:
