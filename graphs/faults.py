@@ -28,6 +28,8 @@ _NEVER_SENT = {
     ("urllib3", "ConnectTimeoutError"),
     ("aiohttp", "ClientConnectorError"),
 }
+# What a tool says of itself: it did not do it, and the model is to know why.
+_REFUSED = {("langchain_core", "ToolException")}
 _NO_TRANSPORT = {("httpx", "UnsupportedProtocol"), ("httpx", "LocalProtocolError")}
 _TRANSPORT = {
     ("httpx", "TransportError"),
@@ -62,7 +64,7 @@ def classify(exc: BaseException, policy: str) -> Verdict:
     for cause in _causes(exc):
         if isinstance(cause, Transient):
             return "transient"
-        if isinstance(cause, Permanent):
+        if isinstance(cause, Permanent) or _is(cause, _REFUSED):
             return "permanent"
         if (status := status_of(cause)) is not None:
             return _by_status(status, policy)
