@@ -157,6 +157,7 @@ class Sweeper(threading.Thread):
         if time.monotonic() - self._beat > _HEARTBEAT:
             if self._afresh:
                 self._run("begin_afresh", self._me)
+                self._run("look_again")
                 self._afresh = False
             self._run("heartbeat", self._me)
             self._beat = time.monotonic()

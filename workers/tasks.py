@@ -28,6 +28,7 @@ from producers.wakeup import NO_LIMIT, VERSION, Wake, publish_many
 from workers import health, metrics, shutdown
 from workers.app import app
 from workers.drain import drain
+from workers.leftovers import leftovers
 from workers.slot import Slot
 from workers.sweeper import Sweeper
 
@@ -81,8 +82,8 @@ def turns(thread_id: str = "", *_: Any, v: int = VERSION, **__: Any) -> list[dic
     try:
         if v > VERSION:
             return _serve_others(v)
-        if shutdown.requested():
-            # What is claimed now could only be released again.
+        if shutdown.requested() or leftovers.hand_on(thread_id):
+            # What is claimed now could only be released again, or left once more.
             return _hand_back(thread_id)
         return mask(drain(_slot(), thread_id))  # type: ignore[no-any-return]
     except (psycopg.OperationalError, FleetError) as exc:

@@ -24,6 +24,7 @@ from workers import amend, failures, shutdown
 from workers.checkpoint_clock import lift
 from workers.claim import Claim, Claimed, StateUnstorable, WriteRefused
 from workers.gate import gate
+from workers.leftovers import leftovers
 from workers.outcomes import Kind, Outcome, backoff, end, give_up, too_new
 from workers.runs import Run
 from workers.saver import FleetSaver
@@ -85,18 +86,14 @@ class Turn:
         if self.claimed.kind == "amend" and (amended := amend.run(self)) is not None:
             return amended
         if self.claimed.kind not in KINDS:
-            return too_new(self.claimed.kind, self.slot.settings.redelivery_after)
+            return too_new(self.claimed.kind, self._left())
         try:
             graph = self.slot.graph(self.claimed.graph, self.setup.config)
         except FleetError as exc:
-            return Outcome(Kind.INCOMPATIBLE, str(exc), delay=self.slot.settings.backoff_max)
+            return Outcome(Kind.INCOMPATIBLE, str(exc), delay=self._left())
         if gone := self._missing_nodes(graph):
-            return Outcome(
-                Kind.INCOMPATIBLE,
-                f"graph {self.claimed.graph} no longer has node(s) {', '.join(gone)} at which "
-                "this thread stands",
-                delay=self.slot.settings.backoff_max,
-            )
+            reason = f"graph {graph.name} has no node {', '.join(gone)}, where this thread stands"
+            return Outcome(Kind.INCOMPATIBLE, reason, delay=self._left())
         ledger = Ledger(self.claim)
         token = current_turn.set(ledger)
         try:
@@ -281,6 +278,10 @@ class Turn:
         root = self.saver.root
         pending = root.pending_nodes(self.slot.serde) if root else set()
         return sorted(pending - set(graph.graph.nodes))
+
+    def _left(self) -> float:
+        """Leave the thread to another release; seconds until its mail is due again."""
+        return leftovers.leave(self.claimed.thread_id, self.slot.settings)
 
     def _flushes(self) -> bool:
         """Static breakpoints: a checkpoint and the stop after it must commit together."""

@@ -90,6 +90,13 @@ SELECT drain_requested FROM fleet.workers WHERE worker = %(worker)s;
 UPDATE fleet.workers SET drain_requested = false, started_at = fleet.now()
 WHERE worker = %(worker)s;
 
+-- name: look_again
+-- A new worker may have the nodes that others lacked.
+UPDATE fleet.messages m SET available_at = fleet.now()
+FROM fleet.threads t
+WHERE t.status = 'incompatible' AND m.thread_id = t.thread_id AND m.status = 'pending'
+  AND m.available_at > fleet.now() AND m.claimed_epoch IS NOT NULL;
+
 -- name: settle_cancelled
 -- Threads whose cancel no turn has carried out: it came between two of them.
 SELECT thread_id, fleet.settle_cancel(thread_id) AS outcome FROM fleet.threads

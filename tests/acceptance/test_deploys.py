@@ -23,9 +23,8 @@ RELEASES = ROOT / "tests/graphs/releases"
 
 
 def release(workers: Workers, name: str, **options: Any) -> Worker:
-    """A worker of that release of the graph; patient with nothing for long."""
-    file = RELEASES / name / "langgraph.json"
-    return workers.start(graphs_file=file, backoff_max=0.5, **options)
+    """A worker of that release of the graph."""
+    return workers.start(graphs_file=RELEASES / name / "langgraph.json", **options)
 
 
 def told(shop: Shop, name: str) -> list[str]:
