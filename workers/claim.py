@@ -18,6 +18,7 @@ from psycopg.types.json import Jsonb
 from graphs.control import Cancelled, ClaimLost, Control
 from graphs.ledger import Intent, Recorded, Result
 from infra.failpoints import failpoint
+from infra.sql import query
 from workers.buffer import WriteBuffer
 
 T = TypeVar("T")
@@ -125,7 +126,7 @@ class Claim:
         self.stop_requested = False
         self._closed = False
         self._poison: BaseException | None = None
-        self._confirmed = time.monotonic()
+        self._confirmed = self._heard = time.monotonic()
         self.thread_id = claimed.thread_id
         self.generation = claimed.generation
         self.tenant = claimed.tenant
@@ -172,14 +173,20 @@ class Claim:
         self._barrier(None)
 
     def pulse(self) -> None:
-        """Say something on the connection, so that both ends notice when it is dead."""
+        """Ask whether the thread is cancelled; both ends notice so when the connection is dead."""
         with self.lock:
             self.require_open()
             try:
-                self.conn.execute("SELECT 1")
+                row = self.conn.execute(query("cancel_requested"), [self.thread_id]).fetchone()
+                self.stop_requested = self.stop_requested or bool(row and row[0])
+                self._heard = time.monotonic()
             except psycopg.Error as exc:
                 self._poison = ClaimLost(str(exc).strip() or type(exc).__name__)
                 raise self._poison from exc
+
+    def silence(self) -> float:
+        """Seconds since Postgres last said anything on the connection."""
+        return time.monotonic() - self._heard
 
     def last_barrier_age(self) -> float:
         """Seconds since Postgres last confirmed the claim."""
@@ -283,5 +290,5 @@ class Claim:
             else:
                 self._poison = WriteRefused(exc)
             raise self._poison from exc
-        self._confirmed = time.monotonic()
+        self._confirmed = self._heard = time.monotonic()
         return row

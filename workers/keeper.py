@@ -26,7 +26,7 @@ class Keeper:
         self._flush_after = settings.flush_after
         self._pulse_interval = settings.pulse_interval
         self._claim: Claim | None = None
-        self._wake = threading.Event()
+        self._flushes = True
         self._thread: threading.Thread | None = None
 
     @contextlib.contextmanager
@@ -35,7 +35,7 @@ class Keeper:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="fleet-keeper", daemon=True)
             self._thread.start()
-        self._claim = claim if flushes else None
+        self._claim, self._flushes = claim, flushes
         try:
             yield
         finally:
@@ -49,9 +49,11 @@ class Keeper:
                 continue
             try:
                 with claim.lock:
-                    if self._claim is claim and claim.buffer.age() >= self._flush_after:
+                    if self._claim is not claim:
+                        continue
+                    if self._flushes and claim.buffer.age() >= self._flush_after:
                         claim.flush()
-                    elif claim.last_barrier_age() > self._pulse_interval:
+                    elif claim.silence() > self._pulse_interval:
                         claim.pulse()
             except (Control, psycopg.Error) as exc:
                 log.info("nothing more is written for %s: %s", claim.thread_id, exc)

@@ -8,3 +8,6 @@ SELECT current_setting(%(name)s);
 
 -- name: set_for_session
 SELECT set_config(%(name)s, %(value)s, false);
+
+-- name: cancel_requested
+SELECT cancel_requested FROM fleet.threads WHERE thread_id = %s;

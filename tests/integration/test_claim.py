@@ -175,6 +175,21 @@ def test_a_cancelled_thread_sends_nothing(conn: Any, other: Any) -> None:
     assert conn.execute("SELECT status FROM fleet.threads").fetchone() == ("cancelled",)
 
 
+@pytest.mark.parametrize(("more", "outcome"), [(False, "claimed"), (True, "cancelled")])
+def test_a_cancel_that_came_too_late_is_not_for_later_mail(
+    more: bool, outcome: str, conn: Any, other: Any
+) -> None:
+    """The turn was done already; mail that was there when it was asked for is called off."""
+    accept(conn, "A", "m1")
+    held = Claim(conn, take(conn, "A"))
+    other.execute("UPDATE fleet.threads SET cancel_requested = true")
+    if more:
+        accept(conn, "A", "m2", kind="input")
+    finish(held)
+    accept(conn, "A", "m3", kind="input")
+    assert take(conn, "A").result == outcome
+
+
 def test_the_end_is_one_transaction(conn: Any, other: Any, database: Database) -> None:
     """Message, thread and question are all there or none (G3); the backend dies in between."""
     accept(conn, "A", "m1")

@@ -15,7 +15,7 @@ from tests.harness import Broker, Database, eventually
 from tests.integration.mailbox import INPUT, ask, settle
 from tests.integration.test_claim import claim_next, finish, take
 from workers.claim import Claim
-from workers.outcomes import Kind
+from workers.outcomes import Kind, Outcome, end
 from workers.sweeper import Sweeper
 
 A = "refund:A"
@@ -409,6 +409,24 @@ def test_nobody_claims_a_paused_thread_by_name(fleet: Fleet, conn: Any, broker: 
     receipt = fleet.send(A, INPUT)
     assert receipt.paused and broker.client.keys("*") == []
     assert take(conn, "A").result == "paused"
+
+
+def test_a_person_s_word_is_taken_in_a_paused_graph(
+    fleet: Fleet, conn: Any, database: Database
+) -> None:
+    """A resolution runs; the message that goes on because of it waits for the resume."""
+    thread = submitted(fleet)
+    held = Claim(conn, take(conn, "A"))
+    held.intend(Intent("r1", "pay", "park", "h", None))
+    held.finish(end(Outcome(Kind.IN_DOUBT, "?"), 1, 0.0), None)
+    fleet.pause("refund")
+    fleet.resolve(thread, "r1", True, {"refund_id": "R1"})
+    taken = claim_next(conn, "fleet", "", "me", 3)
+    assert (taken.result, taken.kind) == ("claimed", "resolve")
+    Claim(conn, taken).finish(end(Outcome(Kind.DONE, resumes=True), taken.seq, 0.0), None)
+    assert claim_next(conn, "fleet", "", "me", 3).result == "empty"
+    fleet.resume("refund")
+    assert claim_next(conn, "fleet", "", "me", 3).kind == "start"
 
 
 # What the sweep does about it

@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION fleet.wake_limit(p_queue text) RETURNS integer
 LANGUAGE sql STABLE AS $$
     SELECT greatest(coalesce(sum(wakeups), 0), 16)::integer
     FROM fleet.workers
-    WHERE p_queue = ANY (queues) AND seen_at > (SELECT fleet.now()) - interval '60 s'
+    WHERE p_queue = ANY (queues) AND NOT draining AND seen_at > (SELECT fleet.now()) - interval '60 s'
 $$;
 
 CREATE OR REPLACE FUNCTION fleet.receipt(p_outcome text, msg fleet.messages, p_status text) RETURNS jsonb
@@ -145,7 +145,8 @@ BEGIN
         available_at, accepted_at)
     VALUES (v_thread, v_seq, m->>'message_id', m->>'kind', m->'payload', m->>'payload_hash',
         m->>'kind' = 'start' AND m->>'on_existing' = 'restart' AND NOT v_new,
-        CASE WHEN g.paused THEN 'paused:' ELSE '' END || coalesce(g.queue, 'fleet'), v_tenant,
+        CASE WHEN g.paused AND m->>'kind' NOT IN ('resolve', 'amend') THEN 'paused:' ELSE '' END
+            || coalesce(g.queue, 'fleet'), v_tenant,
         coalesce((m->>'priority')::smallint, 0),
         v_now + coalesce((m->>'delay')::float8, 0) * interval '1 s', v_now)
     RETURNING * INTO msg;

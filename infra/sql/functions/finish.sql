@@ -69,15 +69,17 @@ CREATE OR REPLACE FUNCTION fleet.finish(
     p_rows jsonb, p_blob bytea, p_end jsonb, p_next jsonb) RETURNS fleet.claimed
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    c     fleet.claimed;
-    v_now timestamptz := fleet.now();
+    c        fleet.claimed;
+    v_cancel boolean;
+    v_now    timestamptz := fleet.now();
 BEGIN
     -- The fence of a barrier and the thread's end in one update.
     UPDATE fleet.threads SET status = p_end->>'thread', last_error = p_end->>'error',
         fingerprint = coalesce(nullif(p_end->'fingerprint', 'null'), fingerprint),
         checkpoint_clock = greatest(checkpoint_clock, p_rows->>'clock'),
         owner = NULL, backend_pid = NULL, updated_at = v_now
-    WHERE thread_id = p_thread AND epoch = p_epoch AND status = 'running';
+    WHERE thread_id = p_thread AND epoch = p_epoch AND status = 'running'
+    RETURNING cancel_requested INTO v_cancel;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'epoch % no longer owns thread %', p_epoch, p_thread USING ERRCODE = 'FL001';
     END IF;
@@ -85,6 +87,12 @@ BEGIN
     PERFORM fleet.end_message(p_thread, p_end);
     IF p_end ? 'questions' THEN
         PERFORM fleet.ask(p_thread, p_epoch, p_generation, p_end->'questions');
+    END IF;
+    IF v_cancel AND p_end->>'thread' = 'done' THEN
+        -- The cancel came too late for this message, and is not for later ones.
+        UPDATE fleet.threads SET cancel_requested = EXISTS (
+            SELECT FROM fleet.messages WHERE thread_id = p_thread AND status = 'pending')
+        WHERE thread_id = p_thread;
     END IF;
     -- Before the commit: safe because each claim also takes the row FOR UPDATE.
     PERFORM pg_advisory_unlock_all();

@@ -231,7 +231,7 @@ BEGIN
         SELECT m.thread_id, m.seq FROM fleet.messages m
         JOIN fleet.threads t USING (thread_id) JOIN fleet.graphs g USING (graph)
         WHERE m.status IN ('pending', 'claimed', 'in_doubt', 'dead')
-          AND g.paused <> starts_with(m.queue, 'paused:')
+          AND (g.paused AND m.kind NOT IN ('resolve', 'amend')) <> starts_with(m.queue, 'paused:')
         FOR UPDATE OF m SKIP LOCKED
     )
     UPDATE fleet.messages m SET queue = CASE WHEN starts_with(m.queue, 'paused:')
