@@ -11,7 +11,6 @@ from . import queries
 from .batches import Item, foresee, starts_of
 from .errors import (
     EffectInDoubt,
-    InvalidInput,
     NothingToDo,
     ThreadBusy,
     UnknownGraph,
@@ -105,11 +104,6 @@ class Operations:
                 f"The input of {self._thread(thread_id)} is not kept any more.",
                 "Give it: `fleet restart THREAD --input JSON`.",
                 thread_id=self._thread(thread_id),
-            )
-        if input is None:
-            raise InvalidInput(
-                f"The input of {thread_id}'s last start has been removed by retention.",
-                "Give one (--input).",
             )
         return self.submit(
             names["graph"], names["key"], input, message_id=message_id, on_existing="restart"
