@@ -9,6 +9,7 @@ variables that the graphs' modules may need; the process's own environment wins.
 that can't be loaded stops nobody but itself.
 """
 
+import contextlib
 import difflib
 import json
 import logging
@@ -89,9 +90,12 @@ class RegisteredGraph:
     def all(self) -> Iterator[Graph]:
         """The graph and its subgraphs, as far as LangGraph sees them."""
         yield self.graph
-        for _, subgraph in self.graph.get_subgraphs(recurse=True):
-            if isinstance(subgraph, Pregel):
-                yield subgraph
+        yield from self.subgraphs().values()
+
+    def subgraphs(self) -> dict[str, Graph]:
+        """The subgraphs by namespace: the names of the nodes that lead to each."""
+        found = self.graph.get_subgraphs(recurse=True)
+        return {ns: graph for ns, graph in found if isinstance(graph, Pregel)}
 
 
 class Registry:
@@ -176,7 +180,9 @@ class Registry:
         entry = self._entries[name]
         self._prepare()
         try:
-            graph, factory = loading.load(name, entry, self._folder)
+            # What a module prints when it is imported is no command's data.
+            with contextlib.redirect_stdout(sys.stderr):
+                graph, factory = loading.load(name, entry, self._folder)
         except RegistryError as exc:
             return exc
         queue = entry.queue or get_settings().queue

@@ -15,7 +15,7 @@ from typing import Annotated
 
 import typer
 
-from . import amend, decide, fork, health, history, look, operate, prune, setup, submit
+from . import amend, decide, fork, graphs, health, history, look, operate, prune, setup, submit
 from .failures import exit_code, tell, tell_usage
 
 app = typer.Typer(
@@ -47,7 +47,19 @@ def _fleet(
     """Options that stand before the command."""
 
 
-for module in (submit, look, decide, operate, amend, history, fork, setup, health, prune):
+for module in (
+    submit,
+    look,
+    decide,
+    operate,
+    amend,
+    history,
+    fork,
+    graphs,
+    setup,
+    health,
+    prune,
+):
     module.register(app)
 for name in ("up", "demo", "bench", "doctor"):
     if find_spec(f"{__name__}.{name}") is not None:

@@ -1,0 +1,109 @@
+"""`fleet graphs`, and a worker whose graphs file has a broken graph beside good ones."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.settings import get_settings
+from producers import Fleet
+from producers.cli import main
+from tests.harness import Broker, Database, eventually, write_graphs
+from tests.worker_processes import Workers
+
+GOOD = """
+from langgraph.graph import START, StateGraph
+from langgraph.store.memory import InMemoryStore
+from langgraph.types import CachePolicy
+from typing_extensions import TypedDict
+from graphs.effects import effect
+
+print("imported")
+
+class State(TypedDict, total=False):
+    said: str
+
+@effect("mail.send", on_doubt="park")
+def send(text: str, *, request_id: str) -> str:
+    return text
+
+def helper(text):
+    return send(text=text)
+
+def mail(state: State) -> State:
+    return {"said": helper("hello")}
+
+builder = StateGraph(State)
+builder.add_node("mail", mail, cache_policy=CachePolicy())
+builder.add_edge(START, "mail")
+store = InMemoryStore()
+store.put(("a",), "b", {"c": 1})
+graph = builder.compile(store=store)
+"""
+
+
+@pytest.fixture
+def graphs_file(tmp_path: Path) -> Path:
+    (tmp_path / "good.py").write_text(GOOD)
+    (tmp_path / "broken.py").write_text("\n\nimport nothing_of_this_name\n")
+    return write_graphs(tmp_path, good="./good.py:graph", broken="./broken.py:graph")
+
+
+@pytest.fixture
+def listed(graphs_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    get_settings.cache_clear()
+    yield
+    get_settings.cache_clear()
+
+
+def test_graphs_are_listed_with_nodes_effects_and_problems(
+    listed: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """For machines: effects by node, through helpers too; what a module prints is no data."""
+    assert main(["graphs", "--json"]) == 0
+    printed = capsys.readouterr()
+    assert "imported" in printed.err
+    broken, good = json.loads(printed.out)["graphs"]
+    assert (good["graph"], good["queue"], good["error"]) == ("good", "fleet", None)
+    assert good["nodes"] == [{"name": "mail", "effects": ["mail.send"]}]
+    assert good["effects"] == [{"name": "mail.send", "on_doubt": "park"}]
+    assert ["InMemoryStore" in p or "no cache" in p for p in good["problems"]] == [True, True]
+    assert "nothing_of_this_name" in broken["error"]["message"]
+    assert "broken.py, line 3" in broken["error"]["message"]
+
+
+def test_graphs_are_listed_for_people(listed: None, capsys: pytest.CaptureFixture[str]) -> None:
+    """A row each; the broken one's says why, and is no failure of the command."""
+    assert main(["graphs"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split("\t")[0] == "graph"
+    assert lines[2].startswith("good\tfleet\tmail\tmail.send (park)\t2")
+    assert any(line.startswith("broken: Graph 'broken' can't be loaded") for line in lines)
+
+
+def test_a_missing_graphs_file_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """And exit code 1."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("FLEET_GRAPHS_FILE", "none.json")
+    get_settings.cache_clear()
+    assert main(["graphs"]) == 1
+    get_settings.cache_clear()
+    assert "does not exist" in capsys.readouterr().err
+
+
+def test_a_broken_graph_is_refused_alone(
+    graphs_file: Path, database: Database, broker: Broker, fleet: Fleet, workers: Workers
+) -> None:
+    """Its threads are incompatible, with the import error; the others are served."""
+    database.register(graphs_file)
+    database.fetch("INSERT INTO fleet.graphs (graph, registered_at) VALUES ('broken', fleet.now())")
+    workers.start(concurrency=1, graphs_file=graphs_file)
+    broken = fleet.submit("broken", "k", {}).thread_id
+    good = fleet.submit("good", "k", {}).thread_id
+    assert fleet.wait(good, 20).status == "done"
+    status = eventually(lambda: (s := fleet.status(broken)).status == "incompatible" and s, 20)
+    assert "nothing_of_this_name" in str(status.last_error)
