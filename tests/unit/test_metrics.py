@@ -70,7 +70,8 @@ from prometheus_client.multiprocess import MultiProcessCollector
 registry = CollectorRegistry()
 MultiProcessCollector(registry, str(folder))
 samples = {
-    " ".join([s.name, *sorted(s.labels.values())]): s.value for m in registry.collect() for s in m.samples
+    " ".join([s.name, *sorted(s.labels.values())]): s.value
+    for m in registry.collect() for s in m.samples
 }
 def turn():
     metrics.turn("refund", "done", 1)
