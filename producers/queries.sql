@@ -162,24 +162,14 @@ WHERE e.thread_id = %(thread_id)s AND e.generation = t.generation AND e.effect_k
   AND (e.checkpoint IS NULL OR e.checkpoint >= %(checkpoint_id)s)
 ORDER BY e.first_started_at, e.request_id
 
--- Threads that are not over, and where they stand: the channels of the newest checkpoint,
--- with the values that tell of joins and of tasks that were sent (serialized).
+-- Threads that are not over, and where they stand.
 -- name: standing_threads
-SELECT json_build_object(
-    'thread_id', t.thread_id, 'graph', t.graph, 'status', t.status,
-    'channels', (
-        SELECT coalesce(json_agg(channel), '[]')
-        FROM jsonb_object_keys(c.checkpoint->'channel_values') AS channel),
-    'values', (
-        SELECT coalesce(json_agg(json_build_array(b.channel, b.type,
-            translate(encode(b.blob, 'base64'), E'\n', ''))), '[]')
-        FROM jsonb_each_text(c.checkpoint->'channel_versions') AS v(channel, version)
-        JOIN checkpoint_blobs b ON b.thread_id = c.thread_id AND b.checkpoint_ns = ''
-            AND b.channel = v.channel AND b.version = v.version
-        WHERE v.channel = '__pregel_tasks' OR starts_with(v.channel, 'join:')))::text
+SELECT json_build_object('thread_id', t.thread_id, 'graph', t.graph, 'status', t.status,
+    'root', fleet.channels_of(c.thread_id, '', c.checkpoint),
+    'below', fleet.channels_below(c.thread_id, c.checkpoint_id))::text
 FROM fleet.threads t
 CROSS JOIN LATERAL (
-    SELECT thread_id, checkpoint FROM checkpoints
+    SELECT thread_id, checkpoint_id, checkpoint FROM checkpoints
     WHERE thread_id = fleet.checkpoint_thread(t.thread_id, t.generation) AND checkpoint_ns = ''
     ORDER BY checkpoint_id DESC LIMIT 1) AS c
 WHERE t.status NOT IN ('done', 'cancelled')

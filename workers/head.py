@@ -14,8 +14,9 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.types import Interrupt
 
 from graphs.pending import pending_nodes
+from infra.sql import query
 from workers.buffer import Typed, Write
-from workers.claim import Claimed
+from workers.claim import Claim, Claimed
 
 #: Writes that say what happened to a task, not what it gave (langgraph.pregel._task_status).
 _INTERRUPT = WRITES_IDX_MAP["__interrupt__"]
@@ -130,3 +131,12 @@ def claimed_head(c: Claimed) -> Head | None:
     return Head(
         c.checkpoint_id, c.parent_checkpoint_id, c.checkpoint, c.metadata or {}, blobs, writes
     )
+
+
+def channels_below(claim: Claim, head: Head) -> dict[str, Any]:
+    """Where the subgraphs under the root's newest checkpoint stand, by namespace."""
+    args = {"thread_id": claim.claimed.checkpoint_thread, "after": head.checkpoint_id}
+    with claim.lock:
+        row = claim.conn.execute(query("channels_below"), args).fetchone()
+    found: dict[str, Any] = row[0] if row else {}
+    return found

@@ -15,6 +15,7 @@ from langgraph.types import Command, Interrupt, PregelTask, StateSnapshot
 
 from graphs.control import Cancelled, ClaimLost, Control, InDoubt, RetryLater
 from graphs.ledger import Ledger, Result, current_turn
+from graphs.pending import missing_nodes
 from graphs.questions import question_of, questions_of
 from graphs.registry import RegisteredGraph
 from infra.errors import FleetError
@@ -24,6 +25,7 @@ from workers import amend, failures, shutdown
 from workers.checkpoint_clock import lift
 from workers.claim import Claim, Claimed, StateUnstorable, WriteRefused
 from workers.gate import gate
+from workers.head import channels_below
 from workers.leftovers import leftovers
 from workers.outcomes import Kind, Outcome, backoff, end, give_up, too_new
 from workers.runs import Run
@@ -271,13 +273,13 @@ class Turn:
         return [t for t in state.tasks if t.id not in finished]
 
     def _missing_nodes(self, graph: RegisteredGraph) -> list[str]:
-        """Nodes at which the thread stands and which the graph does not have.
-
-        Looked at each time: a turn that failed may have stood at a node of a newer release.
-        """
+        """Nodes at which the thread stands and which the graph does not have."""
+        # Not by the fingerprint alone: a failed turn may stand at a node of a newer release.
         root = self.saver.root
-        pending = root.pending_nodes(self.slot.serde) if root else set()
-        return sorted(pending - set(graph.graph.nodes))
+        if root is None:
+            return []
+        pending, serde = root.pending_nodes(self.slot.serde), self.slot.serde
+        return missing_nodes(graph.graph, pending, lambda: channels_below(self.claim, root), serde)
 
     def _left(self) -> float:
         """Leave the thread to another release; seconds until its mail is due again."""

@@ -26,3 +26,6 @@ LEFT JOIN LATERAL (
 -- The interrupted message need not wait any longer for its node to come back.
 UPDATE fleet.messages SET available_at = fleet.now()
 WHERE thread_id = %(thread_id)s AND seq = %(seq)s AND status = 'pending'
+
+-- name: channels_below
+SELECT fleet.channels_below(%(thread_id)s, %(after)s)

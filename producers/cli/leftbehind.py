@@ -4,10 +4,9 @@
 `incompatible` until its node is back or `fleet amend` moves it on.
 """
 
-import base64
 from typing import Any
 
-from graphs.pending import pending_nodes
+from graphs.pending import missing_nodes, stored_nodes
 from graphs.registry import RegisteredGraph, Registry
 from infra.errors import RegistryError
 
@@ -56,7 +55,5 @@ def _graph(registry: Registry, name: str) -> tuple[RegisteredGraph | None, str]:
 
 def _missing(graph: RegisteredGraph, row: dict[str, Any]) -> list[str]:
     """The nodes at which it stands and which the graph does not have, as a worker sees it."""
-    stored = {name: (kind, base64.b64decode(text)) for name, kind, text in row["values"]}
-    channels = set(row["channels"]) | stored.keys()
-    nodes = pending_nodes(channels, lambda name: SERDE.loads_typed(stored[name]))
-    return sorted(nodes - {str(name) for name in graph.graph.nodes})
+    pending = stored_nodes(row["root"], SERDE)
+    return missing_nodes(graph.graph, pending, lambda: row["below"], SERDE)

@@ -86,3 +86,24 @@ sequence = _sequence().compile()
 many = _side_by_side(told, checked).compile()
 asks = _side_by_side(left, right).compile()
 stops = _sequence().compile(interrupt_before=["last"])
+
+
+def _nested() -> StateGraph[State, None, State, State]:
+    """first → inner (asked → checked) → last; asked waits for a person."""
+    inner = StateGraph(State)
+    inner.add_node("asked", left)
+    inner.add_node("checked", checked)
+    inner.add_edge(START, "asked")
+    inner.add_edge("asked", "checked")
+    builder = StateGraph(State)
+    builder.add_node(first)
+    builder.add_node("inner", inner.compile())
+    builder.add_node(last)
+    builder.add_edge(START, "first")
+    builder.add_edge("first", "inner")
+    builder.add_edge("inner", "last")
+    builder.add_edge("last", END)
+    return builder
+
+
+nested = _nested().compile()

@@ -1,6 +1,7 @@
 """Threads and mail of another release than the worker's. Turns run in this process."""
 
 import logging
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +24,7 @@ def graphs_file(database: Database, tmp_path: Path) -> Path:
     found = write_graphs(
         tmp_path,
         parallel=f"{PARALLEL}:graph",
-        **{n: f"{CORRECTED}:{n}" for n in ("sequence", "many", "asks")},
+        **{n: f"{CORRECTED}:{n}" for n in ("sequence", "many", "asks", "nested")},
     )
     database.register(found)
     return found
@@ -62,6 +63,21 @@ def test_a_node_that_is_gone_is_missed_in_a_thread_that_never_ended_a_turn(
     assert fleet.status(thread).status == "failed"
 
 
+def test_a_node_that_a_subgraph_has_lost_is_missed_too(slot: Slot, fleet: Fleet) -> None:
+    """LangGraph would take the subgraph for finished."""
+    thread = begun(fleet, slot, "nested")
+    (inner,) = [g for _, g in slot.graph("nested", {}).graph.get_subgraphs()]
+    gone = inner.nodes.pop("asked")  # type: ignore[attr-defined]
+    fleet.answer(thread, None, "yes")
+    drain(slot, thread)
+    found = fleet.status(thread)
+    assert found.status == "incompatible" and "inner|asked" in (found.last_error or "")
+    inner.nodes["asked"] = gone  # type: ignore[attr-defined]
+    fleet.retry(thread)
+    drain(slot, thread)
+    assert fleet.status(thread).status == "done"
+
+
 def test_threads_that_a_deploy_would_leave_behind_are_listed(
     slot: Slot, fleet: Fleet, graphs_file: Path, tmp_path: Path
 ) -> None:
@@ -70,18 +86,18 @@ def test_threads_that_a_deploy_would_leave_behind_are_listed(
     failed = begun(fleet, slot, "sequence", "failed", broken=["checked"])
     many = begun(fleet, slot, "many", broken=["checked"])
     asks = begun(fleet, slot, "asks")
+    nested = begun(fleet, slot, "nested")
     begun(fleet, slot, "parallel", names=["d1"], told=[])
     assert incompatible_threads(fleet, Registry.load(graphs_file)) == []
     # As a checkout that renamed a node, and one that has lost a graph.
-    source = CORRECTED.read_text().replace("def checked(", "def examined(")
-    source = source.replace("told, checked", "told, examined").replace(
-        '"checked", "last"', '"examined", "last"'
+    source = re.sub(r"\bchecked\b", "examined", CORRECTED.read_text())
+    (tmp_path / "renamed.py").write_text(re.sub(r"\basked\b", "wanted", source))
+    changed = write_graphs(
+        tmp_path, **{n: "./renamed.py:" + n for n in ("sequence", "many", "nested")}
     )
-    source = source.replace('"told", "checked"', '"told", "examined"')
-    (tmp_path / "renamed.py").write_text(source)
-    changed = write_graphs(tmp_path, **{n: "./renamed.py:" + n for n in ("sequence", "many")})
     found = {t["thread_id"]: t for t in incompatible_threads(fleet, Registry.load(changed))}
-    assert found.keys() == {failed, many, asks}
+    assert found.keys() == {failed, many, asks, nested}
+    assert found[nested]["missing"] == ["inner|asked"]
     assert found[failed]["missing"] == found[many]["missing"] == ["checked"]
     assert found[asks]["missing"] == [] and "asks" in found[asks]["reason"]
 
