@@ -77,7 +77,9 @@ def question_of(interrupt: Interrupt) -> Question:
 
 
 def is_approval(payload: Any) -> bool:
-    """Whether a payload is a HITLRequest or the legacy list of HumanInterrupts."""
+    """Whether a payload is a HITLRequest, or HumanInterrupts as they were: a list or one."""
+    if isinstance(payload, Mapping) and "action_request" in payload:
+        payload = [payload]
     if isinstance(payload, Mapping):
         return _actions(payload.get("action_requests"), "name")
     if isinstance(payload, list) and payload:

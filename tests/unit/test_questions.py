@@ -189,4 +189,6 @@ def test_nothing_else_is_taken_for_an_approval(answer: Any) -> None:
 def test_is_approval_needs_names() -> None:
     """An action that can't be shown is not asked as one."""
     assert is_approval(REQUEST)
+    assert is_approval(LEGACY)
+    assert is_approval(LEGACY[0])
     assert not is_approval({"action_requests": [{"name": 1}]})

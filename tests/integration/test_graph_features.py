@@ -1,0 +1,263 @@
+"""What a graph may ask of LangGraph, on a slot in this process against real servers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from graphs.registry import Registry
+from infra.settings import get_settings
+from producers import Fleet
+from producers.errors import AnswerRefused, InvalidPayload
+from tests.harness import Database, write_graphs
+from workers.drain import drain
+from workers.slot import Slot
+
+GRAPHS = """
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph import END, START, StateGraph
+from langgraph.prebuilt.interrupt import HumanInterrupt
+from langgraph.runtime import Runtime
+from langgraph.types import interrupt
+from pydantic import BaseModel, field_validator
+from typing_extensions import TypedDict
+
+
+class State(TypedDict, total=False):
+    said: Any
+
+
+@dataclass
+class Context:
+    user_id: str
+
+
+class Even(BaseModel):
+    number: int
+
+    @field_validator("number")
+    @classmethod
+    def _even(cls, value: int) -> int:
+        if value % 2:
+            raise ValueError("it is odd")
+        return value
+
+
+def flow(*nodes, **options):
+    builder = StateGraph(State, **options)
+    before = START
+    for node in nodes:
+        builder.add_node(node)
+        builder.add_edge(before, node.__name__)
+        before = node.__name__
+    return builder
+
+
+def ask(state):
+    return {"said": interrupt("which number?", response_schema=Even).number}
+
+
+even = flow(ask)
+
+
+def approve(state):
+    return {"said": interrupt([{"action_request": {"action": "pay", "args": {"n": 1}},
+        "config": {"allow_accept": True, "allow_ignore": True, "allow_respond": False,
+                   "allow_edit": False}, "description": "Pay?"}])}
+
+
+legacy = flow(approve)
+
+
+def who(state, runtime: Runtime[Context], config: RunnableConfig):
+    conf = config["configurable"]
+    answer = interrupt("go on?")
+    return {"said": [answer, runtime.context.user_id, conf["city"], config["tags"][-1],
+                     config["metadata"]["source"], conf["fleet_key"]]}
+
+
+context = flow(who, context_schema=Context)
+
+
+def keep(state, runtime: Runtime):
+    seen = runtime.store.get(("notes",), "n")
+    runtime.store.put(("notes",), "n", {"count": (seen.value["count"] if seen else 0) + 1})
+    return {"said": runtime.store.get(("notes",), "n").value}
+
+
+store = flow(keep)
+
+
+def made(config):
+    def node(state):
+        return {"said": config["configurable"].get("color")}
+
+    return flow(node)
+
+
+loops = []
+
+
+async def awaited():
+    # Belongs to the loop that it is made on.
+    lock = asyncio.Lock()
+    loops.append(asyncio.get_running_loop())
+
+    async def node(state):
+        async with lock:
+            return {"said": asyncio.get_running_loop() is loops[-1]}
+
+    return flow(node)
+"""
+
+
+@pytest.fixture
+def slot(settings_env: None, tmp_path: Path, database: Database) -> Iterator[Slot]:
+    (tmp_path / "mine.py").write_text(GRAPHS)
+    names = ("even", "legacy", "context", "store", "made", "awaited")
+    file = write_graphs(tmp_path, **{name: f"./mine.py:{name}" for name in names})
+    database.register(file)
+    made = Slot(get_settings(), Registry.load(file), "fleet")
+    yield made
+    made.disconnect()
+
+
+def state(slot: Slot, thread: str) -> Any:
+    from langgraph.checkpoint.postgres import PostgresSaver
+    from psycopg.rows import dict_row
+
+    with Database(get_settings().require_postgres()).connect(row_factory=dict_row) as conn:
+        graph = slot.registry.get(thread.partition(":")[0]).graph
+        found = graph.copy({"checkpointer": PostgresSaver(conn)})
+        return found.get_state({"configurable": {"thread_id": thread}}).values.get("said")
+
+
+def served(slot: Slot, thread: str) -> str:
+    """The outcome of the turns that were due."""
+    return str([done["outcome"] for done in drain(slot, thread)][-1])
+
+
+def test_a_response_schema_is_enforced_at_the_door(slot: Slot, fleet: Fleet) -> None:
+    """An answer that does not fit is refused, and the question stays open."""
+    thread = fleet.submit("even", "k", {}).thread_id
+    assert served(slot, thread) == "waiting"
+    question = fleet.status(thread).question
+    assert question is not None
+    assert (question.kind, question.payload) == ("value", "which number?")
+    for wrong in (7, {"number": "many"}, {}):
+        with pytest.raises(AnswerRefused) as refused:
+            fleet.answer(thread, question.question_id, wrong)
+        assert refused.value.reason == "wrong_shape"
+    fleet.answer(thread, question.question_id, {"number": 8})
+    assert served(slot, thread) == "done"
+    assert state(slot, thread) == 8
+
+
+def test_what_only_the_graph_can_refuse_is_asked_again(slot: Slot, fleet: Fleet) -> None:
+    """A validator of the type, which JSON Schema can't hold: the thread does not fail."""
+    thread = fleet.submit("even", "k", {}).thread_id
+    served(slot, thread)
+    fleet.answer(thread, None, {"number": 7})
+    assert served(slot, thread) == "waiting"
+    status = fleet.status(thread)
+    assert "it is odd" in str(status.last_error)
+    assert [message.status for message in status.messages] == ["done", "done"]
+    fleet.answer(thread, None, {"number": 6})
+    assert served(slot, thread) == "done"
+    assert state(slot, thread) == 6
+
+
+def test_a_human_interrupt_of_old_is_an_approval(slot: Slot, fleet: Fleet) -> None:
+    """Answered in one word, it gets the list of responses that it expects."""
+    thread = fleet.submit("legacy", "k", {}).thread_id
+    served(slot, thread)
+    question = fleet.status(thread).question
+    assert question is not None
+    assert question.kind == "approve"
+    with pytest.raises(AnswerRefused):
+        fleet.answer(thread, None, [{"type": "response", "args": "why?"}])
+    fleet.answer(thread, None, "approved")
+    assert served(slot, thread) == "done"
+    assert state(slot, thread) == [{"type": "accept", "args": None}]
+
+
+CONFIG = {"configurable": {"city": "Bern"}, "tags": ["t"], "metadata": {"source": "web"}}
+
+
+def test_context_and_config_hold_for_the_answer_too(slot: Slot, fleet: Fleet) -> None:
+    """The run that goes on after a question has what the start brought."""
+    receipt = fleet.submit("context", "k", {}, context={"user_id": "u1"}, config=CONFIG)
+    thread = receipt.thread_id
+    assert served(slot, thread) == "waiting"
+    fleet.answer(thread, None, "yes")
+    assert served(slot, thread) == "done"
+    assert state(slot, thread) == ["yes", "u1", "Bern", "t", "web", "k"]
+
+
+def test_later_input_may_change_the_context_alone(slot: Slot, fleet: Fleet) -> None:
+    """What it does not give stays as it was."""
+    receipt = fleet.submit("context", "k", {}, context={"user_id": "u1"}, config=CONFIG)
+    thread = receipt.thread_id
+    served(slot, thread)
+    fleet.answer(thread, None, "yes")
+    served(slot, thread)
+    fleet.send(thread, {}, context={"user_id": "u2"})
+    assert served(slot, thread) == "waiting"
+    fleet.answer(thread, None, "again")
+    served(slot, thread)
+    assert state(slot, thread) == ["again", "u2", "Bern", "t", "web", "k"]
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"configurable": {"thread_id": "other"}}, "thread_id"),
+        ({"callbacks": []}, "callbacks"),
+        ({"recursion_limit": 0}, "below 1"),
+        ({"tags": [1]}, "not text"),
+    ],
+)
+def test_a_config_that_a_message_cannot_set_is_refused(
+    fleet: Fleet, slot: Slot, database: Database, config: Any, said: str
+) -> None:
+    """Before anything is accepted."""
+    with pytest.raises(InvalidPayload, match=said):
+        fleet.submit("context", "k", {}, config=config)
+    assert database.value("SELECT count(*) FROM fleet.messages") == 0
+
+
+def test_the_lent_store_is_postgres_and_outlives_its_connection(
+    slot: Slot, fleet: Fleet, database: Database
+) -> None:
+    """One for all threads; a session that was lost is replaced."""
+    first = fleet.submit("store", "a", {}).thread_id
+    assert served(slot, first) == "done"
+    database.fetch(
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+        "WHERE application_name LIKE 'fleet-store%%' AND datname = current_database()"
+    )
+    second = fleet.submit("store", "b", {}).thread_id
+    assert served(slot, second) == "done"
+    assert [state(slot, thread) for thread in (first, second)] == [{"count": 1}, {"count": 2}]
+
+
+def test_a_factory_that_takes_the_config_makes_each_turns_graph(slot: Slot, fleet: Fleet) -> None:
+    """It is called with the thread's own config."""
+    for color in ("red", "blue"):
+        config = {"configurable": {"color": color}}
+        thread = fleet.submit("made", color, {}, config=config).thread_id
+        assert served(slot, thread) == "done"
+        assert state(slot, thread) == color
+
+
+def test_an_async_factory_makes_its_graph_on_the_slots_loop(slot: Slot, fleet: Fleet) -> None:
+    """What it opens there belongs to the loop on which the graph runs."""
+    for key in ("a", "b"):
+        thread = fleet.submit("awaited", key, {}).thread_id
+        assert served(slot, thread) == "done"
+        assert state(slot, thread) is True
