@@ -78,15 +78,18 @@ def _parent(found: CheckpointTuple) -> str | None:
 
 def _entry(found: CheckpointTuple, before: CheckpointTuple | None) -> dict[str, Any]:
     metadata: Mapping[str, Any] = found.metadata
+    # What came before it may have been pruned: then nobody knows what it brought.
+    cut = before is None and _parent(found) is not None
+    values = found.checkpoint["channel_values"]
     entry: dict[str, Any] = {
         "checkpoint_id": found.checkpoint["id"],
         "parent": _parent(found),
         "at": found.checkpoint["ts"],
         "step": metadata.get("step"),
         "source": metadata.get("source"),
-        "nodes": _nodes(found, before),
+        "nodes": [] if cut else _nodes(found, before),
         "changed": state_values(
-            {n: v for n, v in found.checkpoint["channel_values"].items() if _new(n, found, before)}
+            {n: v for n, v in values.items() if not cut and _new(n, found, before)}
         ),
         "next": _next(found),
         "asks": [jsonable(w) for w in _written(found, "__interrupt__")],

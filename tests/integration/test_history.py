@@ -149,6 +149,18 @@ def test_history_of_an_earlier_generation_can_still_be_read(
     assert found == before != checkpoints(cli, thread)
 
 
+def test_history_that_was_pruned_begins_with_what_is_left(
+    slot: Slot, fleet: Fleet, cli: Cli, database: Database
+) -> None:
+    """The first checkpoint left does not claim what those before it did."""
+    thread = begun(fleet, slot, "sequence")
+    told = at(cli, thread, "told")
+    database.fetch("DELETE FROM checkpoints WHERE checkpoint_id < %s", told)
+    left = checkpoints(cli, thread)
+    assert (left[0]["checkpoint_id"], left[0]["nodes"], left[0]["changed"]) == (told, [], {})
+    assert left[1]["nodes"] == ["checked"]
+
+
 @pytest.mark.parametrize("command", ["history", "fork"])
 def test_an_unknown_checkpoint_is_told(
     slot: Slot, fleet: Fleet, cli: Cli, database: Database, command: str
