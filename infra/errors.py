@@ -7,6 +7,7 @@ FleetError
 ├── MigrationsMissing     the database is older than this code
 ├── DatabaseNewer         the database has changed in a way that this code can't work with
 ├── OlderWorkers          workers run that a migration would break
+├── PruneRunning          another process prunes (infra.retention)
 ├── PoolerRefused         a transaction pooler is in front of Postgres
 ├── RegistryError         a graph could not be loaded
 ├── PortTaken             something else listens where a server of ours should

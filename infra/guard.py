@@ -177,7 +177,8 @@ class Guard:
             if self._orphaned or not select.select([0], [], [], timeout)[0]:
                 return None
             chunk = os.read(0, 1 << 16)
-            self._orphaned = not chunk
+            # SIGTERM may have come meanwhile, which waits for no more requests.
+            self._orphaned = self._orphaned or not chunk
             self._input += chunk
         line, newline, rest = self._input.partition(b"\n")
         if not newline:

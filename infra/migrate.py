@@ -12,6 +12,7 @@ works with it, unless a post migration that it does not know has been applied.
 
 import hashlib
 import re
+import sys
 import time
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -26,8 +27,8 @@ from infra.errors import DatabaseNewer, MigrationsMissing, OlderWorkers
 from infra.postgres import connect
 from infra.sql import query, scripts, statement
 
-#: Seconds between looks at whether another still migrates.
-_PATIENCE = 0.1
+#: Seconds between looks at whether another still migrates, and until we say that we wait.
+_PATIENCE, _SILENCE = 0.1, 1.0
 #: How a script of functions makes a type anew.
 _TYPE = re.compile(
     r"^DROP TYPE IF EXISTS (\S+) CASCADE;\nCREATE TYPE \1 AS \(.*?^\);$", re.MULTILINE | re.DOTALL
@@ -87,9 +88,28 @@ def _refuse_older_workers(conn: psycopg.Connection[Any], migration: str) -> None
 
 
 def _lock(conn: psycopg.Connection[Any]) -> None:
-    """Wait until no other migrates, without a statement that waits."""
+    """Wait until no other migrates, without a statement that waits; say so after a second."""
+    begun, told = time.monotonic(), False
     while (row := conn.execute(query("migrate_lock")).fetchone()) is None or not row[0]:
+        if not told and time.monotonic() - begun > _SILENCE:
+            told = True
+            _tell_who_holds(conn)
         time.sleep(_PATIENCE)
+
+
+def _tell_who_holds(conn: psycopg.Connection[Any]) -> None:
+    with conn.cursor(row_factory=tuple_row) as cursor:
+        found = cursor.execute(query("migrate_holder")).fetchone()
+    if found is None:
+        return
+    pid, name, address, seconds = found
+    print(
+        f"Another session migrates, and this one waits for it: backend {pid}"
+        f" ({name or 'unnamed'}{f', from {address}' if address else ''}), connected for "
+        f"{seconds:.0f} s. If it should not be there, end it: SELECT pg_terminate_backend({pid});",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def register_graphs(conn: psycopg.Connection[Any], graphs: Iterable[Mapping[str, Any]]) -> None:

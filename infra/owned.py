@@ -99,6 +99,7 @@ class GuardLink:
         assert self._process.stdin and self._process.stdout
         self._to, self._from = self._process.stdin.fileno(), self._process.stdout.fileno()
         self._lock = threading.Lock()
+        self._closed = False
         self._asked = 0
         self._input = b""
 
@@ -134,10 +135,16 @@ class GuardLink:
         return Child(self, name, answer["pid"], log_path)
 
     def ask(self, op: str, *, within: float = _ANSWER_WITHIN, **request: Any) -> dict[str, Any]:
-        """Send one request and wait for its answer. Raises ServerFailed when the guard is gone."""
+        """Send one request and wait for its answer.
+
+        Raises ServerFailed when the guard is gone, and after `close`.
+        """
         # Not while stopping, which may take long: a second Ctrl-C is to cut that short.
         later = contextlib.nullcontext() if op == "stop" else _interrupts_later()
         with self._lock, later:
+            if self._closed:
+                # The numbers of the pipes may be those of other files by now.
+                raise ServerFailed("The servers and all that ran beside them were ended.", _AGAIN)
             self._asked += 1
             line = json.dumps({"id": self._asked, "op": op, **request}).encode() + b"\n"
             try:
@@ -150,15 +157,15 @@ class GuardLink:
     def close(self, grace: float) -> None:
         """End all children, in order and within about `grace` seconds, and the guard."""
         with contextlib.suppress(ServerFailed):
-            if not self._process.stdin or self._process.stdin.closed:
+            if self._closed or not (self._process.stdin and self._process.stdout):
                 return
             try:
                 self.ask("stop", grace=grace, within=3 * grace + 10)
             finally:
                 # Also when a second Ctrl-C cuts this short: EOF makes the guard hurry.
+                self._closed = True
                 self._process.stdin.close()
-                if self._process.stdout:
-                    self._process.stdout.close()
+                self._process.stdout.close()
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     self._process.wait(5)
 

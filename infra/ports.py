@@ -22,9 +22,14 @@ class Ports:
         with contextlib.suppress(OSError, ValueError):
             self._known = {str(k): int(v) for k, v in json.loads(path.read_text()).items()}
 
+    def known(self, server: str) -> int | None:
+        """The port of last time."""
+        return self._known.get(server)
+
     def chooser(self, server: str) -> Callable[[], int]:
         """A function that gives the port of last time if it is free, then any free ones."""
-        remembered = [self._known[server]] if server in self._known else []
+        last = self.known(server)
+        remembered = [] if last is None else [last]
 
         def choose() -> int:
             if remembered and is_free(port := remembered.pop()):

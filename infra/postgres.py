@@ -10,6 +10,8 @@ transaction or statement mode are refused: a session's locks would stay behind i
 backend that others use.
 """
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import psycopg
@@ -51,8 +53,9 @@ def connect(url: str, application_name: str, **kwargs: Any) -> psycopg.Connectio
             refuse_transaction_pooler(url)
             _session_poolers.add(url)
         conn = _open(url, application_name, "", **kwargs)
-        for name, value in _SETTINGS.items():
-            _first(conn, "set_for_session", {"name": name, "value": value})
+        with _closed_on_failure(conn):
+            for name, value in _SETTINGS.items():
+                _first(conn, "set_for_session", {"name": name, "value": value})
     return conn
 
 
@@ -62,9 +65,10 @@ def refuse_transaction_pooler(url: str) -> None:
     Without transactions, which a pooler in statement mode refuses, and never waiting for
     one session while another holds a backend: a pool may have just one.
     """
-    first = _open(url, "fleet-check", "")
-    second = _open(url, "fleet-check", "")
-    try:
+    with (
+        closing(_open(url, "fleet-check", "")) as first,
+        closing(_open(url, "fleet-check", "")) as second,
+    ):
         # In turns: whether the pool gives out the backend used last or the one free the
         # longest, two sessions meet or one of them moves.
         seen: dict[int, set[int]] = {id(first): set(), id(second): set()}
@@ -75,11 +79,6 @@ def refuse_transaction_pooler(url: str) -> None:
                 "The Postgres URL goes through a transaction pooler: session locks don't hold.",
                 "Give FLEET_POSTGRES_URL the server's own address (or a pooler in session mode).",
             )
-    except psycopg.OperationalError as exc:
-        raise _unreachable(exc) from exc
-    finally:
-        first.close()
-        second.close()
 
 
 def _open_with_options(
@@ -93,10 +92,14 @@ def _open_with_options(
         # PgBouncer's words, in every mode.
         if "unsupported startup parameter" in exc.message:
             return None
+        # A server so old that it does not know one of them: what it is says its version.
+        if any(name in exc.message for name in _SETTINGS):
+            _open(url, application_name, "", **kwargs).close()
         raise
     # Or it was told to ignore them.
-    if _first(conn, "session_setting", {"name": "plan_cache_mode"}) == "force_generic_plan":
-        return conn
+    with _closed_on_failure(conn):
+        if _first(conn, "session_setting", {"name": "plan_cache_mode"}) == "force_generic_plan":
+            return conn
     conn.close()
     return None
 
@@ -122,16 +125,25 @@ def _open(url: str, application_name: str, options: str, **kwargs: Any) -> psyco
         ) from exc
     except psycopg.OperationalError as exc:
         raise _unreachable(exc) from exc
-    if conn.info.server_version < MINIMUM_VERSION:
+    if (version := conn.info.server_version) < MINIMUM_VERSION:
         conn.close()
         raise PostgresUnavailable(
-            f"Postgres {conn.info.server_version // 10000} is too old.",
+            f"Postgres {version // 10000} is too old.",
             "Use PostgreSQL 14 or later.",
         )
     return conn
 
 
-def _unreachable(exc: psycopg.OperationalError) -> PostgresUnavailable:
+@contextmanager
+def _closed_on_failure(conn: psycopg.Connection[Any]) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        conn.close()
+        raise
+
+
+def _unreachable(exc: psycopg.Error) -> PostgresUnavailable:
     return PostgresUnavailable(
         f"Postgres is not reachable: {_first_line(exc)}.",
         "Start it (for example with `fleet up`) or correct FLEET_POSTGRES_URL.",
@@ -139,9 +151,12 @@ def _unreachable(exc: psycopg.OperationalError) -> PostgresUnavailable:
 
 
 def _first(conn: psycopg.Connection[Any], name: str, args: dict[str, str] | None = None) -> Any:
-    """The first column of a named query's only row."""
-    with conn.cursor(row_factory=tuple_row) as cursor:
-        row = cursor.execute(query(name), args, prepare=False).fetchone()
+    """The first column of a named query's only row. Raises PostgresUnavailable."""
+    try:
+        with conn.cursor(row_factory=tuple_row) as cursor:
+            row = cursor.execute(query(name), args, prepare=False).fetchone()
+    except psycopg.Error as exc:
+        raise _unreachable(exc) from exc
     assert row is not None
     return row[0]
 

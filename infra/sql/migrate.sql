@@ -3,6 +3,14 @@
 -- name: migrate_lock
 SELECT pg_try_advisory_lock(hashtextextended('fleet.migrate', 3));
 
+-- name: migrate_holder
+SELECT a.pid, a.application_name, host(a.client_addr),
+    extract(epoch FROM clock_timestamp() - a.backend_start)::float
+FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND ((l.classid::bigint << 32) | l.objid::bigint) = hashtextextended('fleet.migrate', 3);
+
 -- name: migrate_schema
 CREATE SCHEMA IF NOT EXISTS fleet;
 

@@ -63,7 +63,7 @@ class TransactionPooler:
                 return
             server: socket.socket | None = None
             try:
-                while (message := _read(client))[:1] != b"X":
+                while (message := read_packet(client))[:1] != b"X":
                     if self._mode == "statement" and message[5:].upper().startswith(b"BEGIN"):
                         client.sendall(_NO_TRANSACTIONS)
                         return
@@ -79,47 +79,58 @@ class TransactionPooler:
                     self._free.put(server)
 
     def _greet(self, client: socket.socket) -> bool:
-        while True:
-            (length,) = struct.unpack("!I", _exactly(client, 4))
-            start = _exactly(client, length - 4)
-            (version,) = struct.unpack("!I", start[:4])
-            if version not in _WITHOUT_ENCRYPTION:
-                break
-            client.sendall(b"N")
-        if b"options" in start[4:].split(b"\0")[::2] and not self._takes_options:
-            text = b"SFATAL\0C08P01\0Munsupported startup parameter: options\0\0"
-            client.sendall(_message(b"E", text))
+        options = b"options" in started(client).split(b"\0")[::2]
+        if options and not self._takes_options:
+            client.sendall(
+                packet(b"E", b"SFATAL\0C08P01\0Munsupported startup parameter: options\0\0")
+            )
             return False
-        told = [(name, self._sessions[0].info.parameter_status(name) or "") for name in _TOLD]
-        client.sendall(
-            _message(b"R", struct.pack("!I", 0))
-            + b"".join(_message(b"S", f"{n}\0{v}\0".encode()) for n, v in told)
-            + _message(b"K", struct.pack("!II", 4711, 0))
-            + _message(b"Z", b"I")
-        )
+        told = {name: self._sessions[0].info.parameter_status(name) or "" for name in _TOLD}
+        client.sendall(greeting(**told))
         return True
+
+
+def started(client: socket.socket) -> bytes:
+    """What a client wants at its start: names and values, each with a zero byte at its end."""
+    while True:
+        (length,) = struct.unpack("!I", exactly(client, 4))
+        start = exactly(client, length - 4)
+        (version,) = struct.unpack("!I", start[:4])
+        if version not in _WITHOUT_ENCRYPTION:
+            return start[4:]
+        client.sendall(b"N")
+
+
+def greeting(**told: str) -> bytes:
+    """The server lets the client in, asks for no password and is ready."""
+    return (
+        packet(b"R", struct.pack("!I", 0))
+        + b"".join(packet(b"S", f"{n}\0{v}\0".encode()) for n, v in told.items())
+        + packet(b"K", struct.pack("!II", 4711, 0))
+        + packet(b"Z", b"I")
+    )
 
 
 def _answer(server: socket.socket, client: socket.socket) -> bytes:
     """Pass on what the server says until it is ready; its transaction's status."""
     while True:
-        message = _read(server)
+        message = read_packet(server)
         client.sendall(message)
         if message[:1] == b"Z":
             return message[5:6]
 
 
-def _message(kind: bytes, body: bytes) -> bytes:
+def packet(kind: bytes, body: bytes) -> bytes:
     return kind + struct.pack("!I", len(body) + 4) + body
 
 
-def _read(source: socket.socket) -> bytes:
-    head = _exactly(source, 5)
+def read_packet(source: socket.socket) -> bytes:
+    head = exactly(source, 5)
     (length,) = struct.unpack("!I", head[1:])
-    return head + _exactly(source, length - 4)
+    return head + exactly(source, length - 4)
 
 
-def _exactly(source: socket.socket, size: int) -> bytes:
+def exactly(source: socket.socket, size: int) -> bytes:
     found = b""
     while len(found) < size:
         if not (more := source.recv(size - len(found))):
@@ -128,6 +139,6 @@ def _exactly(source: socket.socket, size: int) -> bytes:
     return found
 
 
-_NO_TRANSACTIONS = _message(
+_NO_TRANSACTIONS = packet(
     b"E", b"SFATAL\0C08P01\0Mtransaction blocks not allowed in statement pooling mode\0\0"
 )

@@ -1,5 +1,6 @@
 """The embedded servers: they keep data, refuse each other, and die with their owner."""
 
+import contextlib
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ from infra.datadir import default_data_dir, enterable_by_others
 from infra.devservers import Stack
 from infra.errors import DataFolderBusy, PortTaken, ServerFailed, SettingsError
 from infra.leftovers import command_line, is_alive
+from infra.owned import GuardLink
 from infra.ports import free_port
 from tests.harness import clean_environment, eventually
 
@@ -308,6 +310,30 @@ def test_closing_waits_for_an_orderly_end(tmp_path: Path) -> None:
         child = stack.spawn("slow", ["sh", "-c", code], log_path=log)
         eventually(lambda: "ready" in child.log(), timeout=5)
     assert "finished" in log.read_text()
+
+
+def test_a_child_of_a_closed_stack_reaches_nothing(tmp_path: Path) -> None:
+    """The numbers of its pipes may be those of other files by then."""
+    with Stack(durable=False, postgres_url="unused", redis_url="unused") as stack:
+        child = stack.spawn("sleeper", ["sleep", "600"])
+    with contextlib.ExitStack() as opened:
+        others = [opened.enter_context(open(tmp_path / str(n), "w+b")) for n in range(20)]
+        for use in (child.poll, child.kill_group):
+            with pytest.raises(ServerFailed, match="ended"):
+                use()
+        assert [os.fstat(other.fileno()).st_size for other in others] == [0] * 20
+    assert not is_alive(child.pid)
+
+
+def test_a_guard_that_is_told_to_end_is_not_held_up_by_a_request(tmp_path: Path) -> None:
+    """SIGTERM comes while it waits for one, and the request right after."""
+    link = GuardLink(tmp_path / "guard.log")
+    child = link.spawn("sleeper", ["sleep", "600"], tmp_path / "log")
+    os.kill(link.pid, signal.SIGTERM)
+    with contextlib.suppress(ServerFailed):
+        child.poll()
+    assert eventually(lambda: not is_alive(link.pid) and not is_alive(child.pid), timeout=5)
+    link.close(grace=0)
 
 
 def test_given_servers_are_used_and_none_started() -> None:

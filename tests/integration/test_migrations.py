@@ -1,6 +1,7 @@
 """Migrations of two releases beside each other: what waits, what is refused, what is left."""
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from infra import migrate as migrations
 from infra.errors import DatabaseNewer, FleetError, MigrationsMissing, OlderWorkers
 from infra.sql import scripts
 from producers.cli import main
-from tests.harness import ROOT, Database
+from tests.harness import ROOT, Database, eventually
 
 POST = "9998_drop_it.post.sql"
 BEAT = """INSERT INTO fleet.workers (worker, queues, slots, wakeups, pool, started_at, seen_at)
@@ -78,6 +79,28 @@ def test_workers_that_are_gone_or_new_are_no_obstacle(database: Database, releas
     database.fetch(BEAT, "new@a", 1)
     database.fetch("UPDATE fleet.workers SET schema = %s WHERE worker = 'new@a'", POST)
     assert migrations.migrate_post(database.url) == [POST]
+
+
+def test_who_waits_for_another_migration_says_for_whom(
+    database: Database, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """After a second on stderr, with the session that holds the lock; then it goes on."""
+    heard = ""
+
+    def said() -> bool:
+        nonlocal heard
+        heard += capfd.readouterr().err
+        return "Another session migrates" in heard
+
+    with database.connect(application_name="forgotten") as conn, ThreadPoolExecutor(1) as pool:
+        conn.execute("SELECT pg_advisory_lock(hashtextextended('fleet.migrate', 3))")
+        waiting = pool.submit(migrations.migrate, database.url)
+        try:
+            assert eventually(said)
+        finally:
+            conn.execute("SELECT pg_advisory_unlock_all()")
+        assert waiting.result(10) == []
+        assert f"backend {conn.info.backend_pid} (forgotten, from 127.0.0.1)" in heard
 
 
 def test_post_migrations_need_the_others_first(
