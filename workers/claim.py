@@ -126,6 +126,8 @@ class Claim:
         self.stop_requested = False
         self._closed = False
         self._poison: BaseException | None = None
+        #: Business effects whose lock this turn holds.
+        self._keys: set[str] = set()
         self._confirmed = self._heard = time.monotonic()
         self.thread_id = claimed.thread_id
         self.generation = claimed.generation
@@ -261,8 +263,12 @@ class Claim:
             rows, blob = self.buffer.render()
             c = self.claimed
             body = None
+            self._keys -= {r.effect_key for r in self.buffer.results.values() if r.effect_key}
             if intent is not None:
-                body = Jsonb({name: getattr(intent, name) for name in Intent.__slots__})
+                held = intent.effect_key in self._keys
+                body = Jsonb(
+                    {"held": held} | {name: getattr(intent, name) for name in Intent.__slots__}
+                )
             reply = self._execute(
                 _Reply,
                 _BARRIER,
@@ -277,6 +283,8 @@ class Claim:
                     body,
                 ),
             )
+            if intent is not None and intent.effect_key and reply.state in ("new", "intent"):
+                self._keys.add(intent.effect_key)
             self.buffer.clear()
             self.stop_requested = self.stop_requested or reply.stop
             return reply

@@ -12,15 +12,11 @@ LIMIT 500;
 
 -- name: overdue
 -- Heads of line that have been due for a while.
-SELECT m.thread_id, m.queue
-FROM fleet.messages m
-WHERE m.status = 'pending' AND m.available_at < (SELECT fleet.now()) - %(after)s * interval '1 s'
-  AND NOT starts_with(m.queue, 'paused:')
-  AND (m.kind IN ('resolve', 'amend') OR NOT EXISTS (
-      SELECT FROM fleet.messages e
-      WHERE e.thread_id = m.thread_id AND e.seq < m.seq
-        AND e.status IN ('pending', 'claimed', 'in_doubt', 'dead')))
-ORDER BY m.available_at
+SELECT thread_id, queue
+FROM fleet.heads
+WHERE available_at < (SELECT fleet.now()) - %(after)s * interval '1 s'
+  AND NOT starts_with(queue, 'paused:')
+ORDER BY available_at
 LIMIT 500;
 
 -- name: due_now
@@ -43,16 +39,19 @@ WHERE t.status = 'running' AND t.progress_at < (SELECT fleet.now()) - %(after)s 
   AND EXISTS (
     SELECT FROM pg_locks l
     WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted AND l.pid = t.backend_pid
+      AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
       AND ((l.classid::bigint << 32) | l.objid::bigint) = fleet.thread_lock(t.thread_id));
 
 -- name: lead
 SELECT pg_try_advisory_lock(hashtextextended('fleet.sweeper', 3));
 
 -- name: leader
--- The leader's backend and how long ago it last said anything.
-SELECT l.pid, extract(epoch FROM clock_timestamp() - a.state_change)::float8
+-- This database's leader: its backend, and how long ago it last said anything; 0 where the
+-- server does not tell us (track_activities is off, the session is another role's).
+SELECT l.pid, coalesce(extract(epoch FROM clock_timestamp() - a.state_change), 0)::float8
 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
 WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND ((l.classid::bigint << 32) | l.objid::bigint) = hashtextextended('fleet.sweeper', 3);
 
 -- name: terminate
@@ -62,8 +61,9 @@ SELECT pg_terminate_backend(%(pid)s);
 INSERT INTO fleet.workers (worker, queues, slots, wakeups, pool, started_at, seen_at, draining, schema)
 VALUES (%(worker)s, %(queues)s, %(slots)s, %(wakeups)s, %(pool)s, fleet.now(), fleet.now(), %(draining)s,
     %(schema)s)
-ON CONFLICT (worker) DO UPDATE SET seen_at = fleet.now(), draining = EXCLUDED.draining,
-    schema = EXCLUDED.schema;
+ON CONFLICT (worker) DO UPDATE SET queues = EXCLUDED.queues, slots = EXCLUDED.slots,
+    wakeups = EXCLUDED.wakeups, pool = EXCLUDED.pool, seen_at = EXCLUDED.seen_at,
+    draining = EXCLUDED.draining, schema = EXCLUDED.schema;
 
 -- name: goodbye
 DELETE FROM fleet.workers
@@ -97,10 +97,16 @@ FROM fleet.threads t
 WHERE t.status = 'incompatible' AND m.thread_id = t.thread_id AND m.status = 'pending'
   AND m.available_at > fleet.now() AND m.claimed_epoch IS NOT NULL;
 
--- name: settle_cancelled
--- Threads whose cancel no turn has carried out: it came between two of them.
-SELECT thread_id, fleet.settle_cancel(thread_id) AS outcome FROM fleet.threads
-WHERE cancel_requested LIMIT 500;
+-- name: to_be_cancelled
+-- Threads whose cancel no turn has carried out: it may have come between two of them.
+SELECT thread_id FROM fleet.threads WHERE cancel_requested LIMIT 500;
+
+-- name: settle_cancel
+-- Each in a transaction of its own: it may meet a row that somebody's open one holds.
+SELECT fleet.settle_cancel(%(thread_id)s);
 
 -- name: sort_paused_mail
 SELECT fleet.sort_paused();
+
+-- name: expire_questions
+SELECT fleet.expire_questions();

@@ -247,7 +247,7 @@ def test_a_message_that_kills_is_quarantined(database: Database, conn: Any) -> N
     assert take_over(conn, "A").result == "dead"
     assert status(conn, "A") == [(1, "dead", 3)]
     row = conn.execute("SELECT status, last_error FROM fleet.threads").fetchone()
-    assert row[0] == "failed" and "died 3 times" in row[1]
+    assert row[0] == "failed" and "3 attempts at it were lost" in row[1]
     assert take(conn, "A").result == "blocked"
 
 
@@ -337,3 +337,38 @@ def test_a_resolved_doubt_lets_its_message_go_on(conn: Any) -> None:
     following = finish(resolving, resumes=True, following=NEXT)
     assert (following.message_id, following.crashes) == ("m1", 1)
     assert conn.execute("SELECT count(*) FROM fleet.effects").fetchone() == (0,)
+
+
+def test_a_retried_call_gives_its_key_back_with_its_result(conn: Any, other: Any) -> None:
+    """However often it was tried: the next thread need not wait for the end of the turn."""
+    accept(conn, "A", "m1")
+    accept(conn, "B", "m1")
+    held = Claim(conn, take(conn, "A"))
+    for again in (False, True, True):
+        held.intend(Intent("r1", "pay", "resend", "h", "refund:A1", again))
+    held.note(Result("r1", "done", ("null", b""), None, 3, "refund:A1"))
+    held.flush()
+    next_one = Claim(other, take(other, "B"))
+    assert next_one.intend(Intent("r2", "pay", "resend", "h", "refund:A1")).state == "done"
+
+
+def test_a_restart_takes_open_questions_with_it(conn: Any, other: Any, database: Database) -> None:
+    """Also one that is asked after the restart was accepted; and none is answered before it."""
+    accept(conn, "A", "m1")
+    held = Claim(conn, take(conn, "A"))
+    accept(other, "A", "m2", on_existing="restart")
+    asked = {"question_id": "q", "kind": "value", "payload": {}, "response_schema": None}
+    finish(held, Kind.WAITING, questions=(asked | {"expires_in": None},))
+    answer = {"kind": "answer", "question_id": "q", "payload": {"value": 1}}
+    assert accept(other, "A", "m3", **answer)["outcome"] == "stale_question"
+    assert take(conn, "A").generation == 2
+    assert database.value("SELECT status FROM fleet.questions") == "superseded"
+
+
+def test_mail_behind_a_hasty_amendment_is_not_hidden(conn: Any) -> None:
+    """A person's word that waits behind mail which backs off is no candidate yet."""
+    for n in range(20):
+        accept(conn, f"W{n}", "m1", delay=60)
+        accept(conn, f"W{n}", "m2", kind="amend")
+    accept(conn, "Z", "m1")
+    assert claim_next(conn, "fleet", "", "me", 3).thread_id == "refund:Z"

@@ -10,9 +10,10 @@ import pytest
 
 from infra.settings import get_settings
 from tests.harness import Broker, Database, eventually
-from tests.integration.test_claim import accept, finish, take, take_over
+from tests.integration.mailbox import ask
+from tests.integration.test_claim import accept, claim_next, finish, take, take_over
 from workers.claim import Claim
-from workers.sweeper import Calls, Sweeper
+from workers.sweeper import Sweeper
 
 
 @pytest.fixture
@@ -158,15 +159,6 @@ def test_a_forked_child_lets_go_of_the_lead(settings_env: None, database: Databa
     sweeper.stop()
 
 
-def test_intervals_double_up_to_a_minute() -> None:
-    """1, 2, 4 … seconds between two wake-ups of the same thread; forgotten when it is fine."""
-    calls = Calls(1.0)
-    at = [t for t in range(400) if calls.allowed("A", float(t))]
-    assert at == [0, 1, 3, 7, 15, 31, 63, 123, 183, 243, 303, 363]
-    calls.keep(set())
-    assert calls.allowed("A", 400.0)
-
-
 def test_a_thread_that_loses_its_next_worker_too_is_woken_at_once(
     sweeper: Sweeper, database: Database, conn: Any, broker: Broker
 ) -> None:
@@ -177,3 +169,36 @@ def test_a_thread_that_loses_its_next_worker_too_is_woken_at_once(
             take_over(victim, "A")
         eventually(lambda: sweeper.tick()["orphans"])
     assert woken(broker) == ["refund:A", "refund:A"]
+
+
+def test_a_question_that_nobody_answered_in_time_expires(
+    sweeper: Sweeper, database: Database, conn: Any
+) -> None:
+    """Its thread says what to do, and takes new input."""
+    accept(conn, "A", "m1")
+    ask(database, "refund:A", "q1", expires_in=30)
+    ask(database, "refund:A", "q2", expires_in=300)
+    sweeper.tick()
+    conn.execute("SELECT fleet.move_clock('60 s')")
+    sweeper.tick()
+    found = "SELECT question_id, status FROM fleet.questions ORDER BY 1"
+    assert database.fetch(found) == [("q1", "expired"), ("q2", "open")]
+    assert database.value("SELECT status FROM fleet.threads") == "waiting"
+    conn.execute("SELECT fleet.move_clock('600 s')")
+    sweeper.tick()
+    assert database.value("SELECT status FROM fleet.threads") == "failed"
+    assert "restart" in database.value("SELECT last_error FROM fleet.threads")
+    assert accept(conn, "A", "m2", kind="input")["outcome"] == "accepted"
+
+
+def test_a_restart_is_woken_although_a_dead_message_stands_before_it(
+    sweeper: Sweeper, conn: Any, broker: Broker
+) -> None:
+    """It will drop what stands before it; nobody else would start it."""
+    accept(conn, "A", "m1")
+    conn.execute("UPDATE fleet.messages SET status = 'dead'")
+    accept(conn, "A", "m2", on_existing="restart")
+    conn.execute("SELECT fleet.move_clock('3 s')")
+    assert sweeper.tick()["overdue"] == 1
+    assert woken(broker) == ["refund:A"]
+    assert claim_next(conn, "fleet", "", "me", 3).seq == 2

@@ -29,7 +29,11 @@ BEGIN
         status = 'answered', answer = m->'payload'->'value', answer_message_id = m->>'message_id',
         answered_by = m->>'answered_by', answered_at = fleet.now()
     WHERE thread_id = p_thread AND question_id = m->>'question_id'
-      AND status = 'open' AND (expires_at IS NULL OR expires_at > fleet.now());
+      AND status = 'open' AND (expires_at IS NULL OR expires_at > fleet.now())
+      -- A restart that waits for its turn takes the question with it.
+      AND NOT EXISTS (
+          SELECT FROM fleet.messages
+          WHERE thread_id = p_thread AND status = 'pending' AND restarts);
     IF FOUND THEN
         RETURN NULL;
     END IF;
@@ -39,7 +43,7 @@ BEGIN
         RETURN jsonb_build_object('outcome', 'already_answered',
             'answered_by', q.answered_by, 'answered_at', q.answered_at);
     END IF;
-    IF q.status IN ('open', 'expired') THEN
+    IF q.status = 'expired' OR (q.status = 'open' AND q.expires_at <= fleet.now()) THEN
         RETURN jsonb_build_object('outcome', 'expired', 'expired_at', q.expires_at);
     END IF;
     SELECT array_agg(question_id ORDER BY asked_at) INTO open
@@ -134,10 +138,6 @@ BEGIN
         VALUES (v_thread, v_tenant, m->>'graph', m->>'key', v_now, v_now)
         RETURNING * INTO t;
     ELSE
-        IF m->>'on_existing' = 'restart' THEN
-            UPDATE fleet.questions SET status = 'superseded'
-            WHERE thread_id = v_thread AND status = 'open';
-        END IF;
         SELECT 1 + coalesce(max(seq), 0) INTO v_seq FROM fleet.messages WHERE thread_id = v_thread;
     END IF;
     INSERT INTO fleet.messages (

@@ -81,9 +81,10 @@ BEGIN
     END IF;
 END $$;
 
--- An intent {request_id, name, policy, args_hash, effect_key, again}: what stood in the
+-- An intent {request_id, name, policy, args_hash, effect_key, again, held}: what stood in the
 -- ledger before it ('again': one more call begins now), and the intent itself unless the
--- effect is finished already or another session is at the same business effect.
+-- effect is finished already or another session is at the same business effect. p_clock is
+-- the newest checkpoint of the step that makes it: amendments go by it.
 DROP TYPE IF EXISTS fleet.recorded CASCADE;
 CREATE TYPE fleet.recorded AS (
     stop        boolean,   -- the thread is cancelled: nothing was recorded, nothing may be sent
@@ -105,7 +106,9 @@ DECLARE
     k     fleet.keyed_effects;
     v_now timestamptz := fleet.now();
 BEGIN
-    IF NOT pg_try_advisory_lock(fleet.effect_lock(i->>'effect_key')) THEN
+    -- Held by this turn already? The lock is counted, and is given back once.
+    IF NOT coalesce((i->>'held')::boolean, false)
+       AND NOT pg_try_advisory_lock(fleet.effect_lock(i->>'effect_key')) THEN
         r.state := 'busy';
         RETURN r;
     END IF;
@@ -133,7 +136,8 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE FUNCTION fleet.intend(
-    p_thread text, p_epoch bigint, p_generation integer, p_seq bigint, i jsonb) RETURNS fleet.recorded
+    p_thread text, p_epoch bigint, p_generation integer, p_seq bigint, p_clock text, i jsonb)
+RETURNS fleet.recorded
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     r     fleet.recorded;
@@ -148,11 +152,11 @@ BEGIN
     END IF;
     -- Mostly it is new: one statement then.
     INSERT INTO fleet.effects (thread_id, request_id, generation, seq, name, policy, state,
-        effect_key, args_hash, result_type, result, error, attempts, epoch, first_started_at,
-        started_at, finished_at)
+        effect_key, args_hash, result_type, result, error, attempts, epoch, checkpoint,
+        first_started_at, started_at, finished_at)
     VALUES (p_thread, i->>'request_id', p_generation, p_seq, i->>'name', i->>'policy',
         coalesce(r.state, 'intent'), i->>'effect_key', coalesce(r.args_hash, i->>'args_hash'),
-        r.result_type, r.result, r.error, coalesce(r.attempts, 1), p_epoch,
+        r.result_type, r.result, r.error, coalesce(r.attempts, 1), p_epoch, p_clock,
         v_now - coalesce(r.first_age, 0) * interval '1 s',
         v_now - coalesce(r.age, 0) * interval '1 s',
         CASE WHEN coalesce(r.state, 'intent') <> 'intent' THEN v_now END)
@@ -191,13 +195,14 @@ CREATE OR REPLACE FUNCTION fleet.barrier(
     p_rows jsonb, p_blob bytea, p_intent jsonb) RETURNS fleet.recorded
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    r      fleet.recorded;
-    v_stop boolean;
+    r       fleet.recorded;
+    v_stop  boolean;
+    v_clock text;
 BEGIN
     UPDATE fleet.threads SET progress_at = fleet.now(),
         checkpoint_clock = greatest(checkpoint_clock, p_rows->>'clock')
     WHERE thread_id = p_thread AND epoch = p_epoch AND status = 'running'
-    RETURNING cancel_requested INTO v_stop;
+    RETURNING cancel_requested, checkpoint_clock INTO v_stop, v_clock;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'epoch % no longer owns thread %', p_epoch, p_thread USING ERRCODE = 'FL001';
     END IF;
@@ -205,7 +210,7 @@ BEGIN
         PERFORM fleet.write_rows(p_thread, p_checkpoints, p_rows, p_blob);
     END IF;
     IF p_intent IS NOT NULL AND NOT v_stop THEN
-        r := fleet.intend(p_thread, p_epoch, p_generation, p_seq, p_intent);
+        r := fleet.intend(p_thread, p_epoch, p_generation, p_seq, v_clock, p_intent);
     END IF;
     r.stop := v_stop;
     RETURN r;

@@ -1,8 +1,27 @@
 -- Claim: session advisory lock, the thread's row FOR UPDATE, head-of-line
 -- message, new epoch, one crash counted until an orderly outcome takes it back.
 
--- The message whose turn it is when several are open or the first one waits for a
--- person: a restart drops what stands before it, a person's word goes first.
+-- Pending messages whose turn it is, as far as one can tell without a claim; see head_of_line.
+CREATE OR REPLACE VIEW fleet.heads AS
+    SELECT m.thread_id, m.queue, m.tenant, m.priority, m.available_at FROM fleet.messages m
+    WHERE m.status = 'pending' AND (
+        m.restarts
+        OR NOT EXISTS (
+            SELECT FROM fleet.messages e
+            WHERE e.thread_id = m.thread_id AND e.seq < m.seq
+              AND e.status IN ('pending', 'claimed', 'in_doubt', 'dead'))
+        OR (m.kind IN ('resolve', 'amend') AND (
+            EXISTS (
+                SELECT FROM fleet.messages e
+                WHERE e.thread_id = m.thread_id AND e.seq < m.seq
+                  AND e.status IN ('in_doubt', 'dead'))
+            OR EXISTS (
+                SELECT FROM fleet.threads t
+                WHERE t.thread_id = m.thread_id AND t.status = 'incompatible'))));
+
+-- The message whose turn it is when several are open: a restart drops what stands before
+-- it; a person's word goes first where the thread can't go on without it (the first message
+-- is dead or in doubt, or the graph has lost the node at which the thread stands).
 CREATE OR REPLACE FUNCTION fleet.head_of_line(p_thread text, p_first fleet.messages)
 RETURNS fleet.messages
 LANGUAGE plpgsql VOLATILE AS $$
@@ -21,7 +40,8 @@ BEGIN
         WHERE thread_id = p_thread AND seq < v_restart
           AND status IN ('pending', 'claimed', 'in_doubt', 'dead');
         SELECT * INTO msg FROM fleet.messages WHERE thread_id = p_thread AND seq = v_restart;
-    ELSIF msg.status IN ('dead', 'in_doubt') AND v_control IS NOT NULL THEN
+    ELSIF v_control IS NOT NULL AND (msg.status IN ('dead', 'in_doubt') OR EXISTS (
+        SELECT FROM fleet.threads WHERE thread_id = p_thread AND status = 'incompatible')) THEN
         SELECT * INTO msg FROM fleet.messages WHERE thread_id = p_thread AND seq = v_control;
     END IF;
     RETURN msg;
@@ -43,7 +63,8 @@ CREATE OR REPLACE FUNCTION fleet.quarantine(p_thread text, msg fleet.messages) R
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
     v_error text := format(
-        'quarantined: its worker process died %s times while it was being worked on', msg.crashes);
+        'quarantined: %s attempts at it were lost with their worker process or its connection; '
+        'see the worker''s log, then `fleet retry` or `fleet drop` it', msg.crashes);
 BEGIN
     UPDATE fleet.messages SET status = 'dead', done_at = fleet.now(), error = v_error
     WHERE thread_id = p_thread AND seq = msg.seq;
@@ -95,7 +116,10 @@ BEGIN
         RETURN c;
     END IF;
     t.epoch := nextval('fleet.epochs');
-    t.generation := t.generation + (msg.restarts AND msg.claimed_epoch IS NULL)::integer;
+    IF msg.restarts AND msg.claimed_epoch IS NULL THEN
+        t.generation := t.generation + 1;
+        UPDATE fleet.questions SET status = 'superseded' WHERE thread_id = t.thread_id AND status = 'open';
+    END IF;
     UPDATE fleet.threads SET
         status = 'running', epoch = t.epoch, owner = p_owner, backend_pid = pg_backend_pid(),
         generation = t.generation, progress_at = v_now, updated_at = v_now
@@ -171,14 +195,10 @@ CREATE OR REPLACE FUNCTION fleet.due(
     p_queue text, p_priority smallint, p_tenant text, p_now timestamptz, p_most integer)
 RETURNS TABLE (thread_id text, available_at timestamptz)
 LANGUAGE sql STABLE AS $$
-    SELECT m.thread_id, m.available_at FROM fleet.messages m
-    WHERE m.queue = p_queue AND m.status = 'pending' AND m.priority = p_priority
-      AND m.tenant = p_tenant AND m.available_at <= p_now
-      AND (m.kind IN ('resolve', 'amend') OR NOT EXISTS (
-          SELECT FROM fleet.messages e
-          WHERE e.thread_id = m.thread_id AND e.seq < m.seq
-            AND e.status IN ('pending', 'claimed', 'in_doubt', 'dead')))
-    ORDER BY m.available_at LIMIT p_most
+    SELECT h.thread_id, h.available_at FROM fleet.heads h
+    WHERE h.queue = p_queue AND h.priority = p_priority AND h.tenant = p_tenant
+      AND h.available_at <= p_now
+    ORDER BY h.available_at LIMIT p_most
 $$;
 
 -- Claim the queue's next due mail: priority, then tenants in turn, then age.

@@ -1,9 +1,9 @@
 -- End of a turn: what is buffered, the message, the thread, its question — one
 -- transaction (G3) — then the unlock and the next claim in the same round trip.
 -- p_end: seq, message (its new status), thread (its new status), error,
---   delay (seconds until it is due again), crashed / failed (count this attempt),
+--   delay (seconds until it is due again), failed (count this attempt),
 --   questions [{question_id, kind, payload, response_schema, expires_in}], fingerprint,
---   resumes (seq of the in-doubt or dead message that goes on)
+--   resumes (true: the in-doubt or dead message before it goes on)
 -- p_next: null to stop here, else {owner, max_crashes, queue, tenant}
 
 CREATE OR REPLACE FUNCTION fleet.end_message(p_thread text, p_end jsonb) RETURNS void
@@ -14,7 +14,7 @@ DECLARE
 BEGIN
     UPDATE fleet.messages SET
         status = p_end->>'message',
-        crashes = CASE WHEN (p_end->>'crashed')::boolean THEN crashes ELSE crashes - 1 END,
+        crashes = crashes - 1,
         failures = failures + v_failed::integer,
         first_failed_at = CASE WHEN v_failed THEN coalesce(first_failed_at, v_now)
                                ELSE first_failed_at END,
@@ -55,9 +55,11 @@ BEGIN
     FROM jsonb_array_elements(p_questions) AS n
     ON CONFLICT (thread_id, question_id) DO UPDATE SET
         -- asked again although answered: the answer was refused by the node
-        status = 'open', payload = EXCLUDED.payload, answer = NULL, answer_message_id = NULL,
+        status = 'open', payload = EXCLUDED.payload, response_schema = EXCLUDED.response_schema,
+        asked_epoch = EXCLUDED.asked_epoch, asked_at = EXCLUDED.asked_at,
+        expires_at = EXCLUDED.expires_at, answer = NULL, answer_message_id = NULL,
         answered_by = NULL, answered_at = NULL
-    WHERE q.status IN ('superseded')
+    WHERE q.status IN ('superseded', 'expired')
        OR (q.status = 'answered' AND NOT EXISTS (
             SELECT FROM fleet.messages m
             WHERE m.thread_id = p_thread AND m.message_id = q.answer_message_id
