@@ -66,6 +66,16 @@ Wait = Annotated[
 ]
 
 
+Context = Annotated[
+    str | None,
+    typer.Option("--context", metavar="JSON|@FILE|-", help="LangGraph's context of its runs."),
+]
+Config = Annotated[
+    str | None,
+    typer.Option("--config", metavar="JSON|@FILE|-", help="LangGraph's config of its runs."),
+]
+
+
 def submit(
     graph: Graph = None,
     key: Key = None,
@@ -74,12 +84,17 @@ def submit(
     message_id: MessageId = None,
     on_existing: Existing = OnExisting.use_existing,
     priority: Priority = 0,
+    context: Context = None,
+    config: Config = None,
     wait: Wait = None,
     tenant: Tenant = "",
     as_json: Json = False,
 ) -> None:
     """Hand a task to the fleet. Once this returns, it is kept."""
     options: dict[str, Any] = {"on_existing": on_existing.value, "priority": priority}
+    for name, text in (("context", context), ("config", config)):
+        if text is not None:
+            options[name] = read_json(text, f"--{name}")
     if from_file is not None:
         _refuse_with_from(key=key, input=input, message_id=message_id, wait=wait)
         _submit_lines(from_file, options | ({"graph": graph} if graph else {}), tenant, as_json)

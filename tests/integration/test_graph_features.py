@@ -1,5 +1,6 @@
 """What a graph may ask of LangGraph, on a slot in this process against real servers."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from graphs.registry import Registry
 from infra.settings import get_settings
 from producers import Fleet
+from producers.cli import main
 from producers.errors import AnswerRefused, InvalidPayload
 from tests.harness import Database, write_graphs
 from workers.drain import drain
@@ -261,3 +263,15 @@ def test_an_async_factory_makes_its_graph_on_the_slots_loop(slot: Slot, fleet: F
         thread = fleet.submit("awaited", key, {}).thread_id
         assert served(slot, thread) == "done"
         assert state(slot, thread) is True
+
+
+def test_the_command_line_gives_context_and_config(slot: Slot, fleet: Fleet) -> None:
+    """`fleet submit --context --config`."""
+    given = ["--context", '{"user_id": "u3"}', "--config", json.dumps(CONFIG)]
+    assert main(["submit", "context", "cli", *given, "--json"]) == 0
+    assert served(slot, "context:cli") == "waiting"
+    fleet.answer("context:cli", None, "yes")
+    served(slot, "context:cli")
+    assert state(slot, "context:cli") == ["yes", "u3", "Bern", "t", "web", "cli"]
+    assert main(["submit", "context", "other", "--config", '{"x": 1}']) == 2
+    assert [t.thread_id for t in fleet.threads()] == ["context:cli"]
