@@ -13,7 +13,6 @@ import os
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
@@ -27,6 +26,7 @@ from infra.postgres import connect
 from infra.settings import Settings
 from infra.sql import query
 from producers.wakeup import NO_LIMIT, Wake, broker, push
+from workers.calls import Calls
 from workers.pruner import Pruner
 
 log = logging.getLogger("fleet.sweeper")
@@ -34,34 +34,13 @@ log = logging.getLogger("fleet.sweeper")
 #: A leader that has said nothing for this long is replaced.
 _STALE_LEADER = 5.0
 _HEARTBEAT = 10.0
-_LONGEST_PAUSE = 60.0
 #: Mail accepted while its graph was being paused or resumed lies wrong for so long at most.
 _SORTED_EVERY = 2.0
 #: Seconds between the two looks at an orphan; an end's commit takes less.
 _SECOND_LOOK = 0.02
-
-
-@dataclass
-class Calls:
-    """When each thread was last woken, and how long to wait before doing it again.
-
-    Growing intervals, so that a long backlog is not woken again and again.
-    """
-
-    first: float
-    due: dict[str, tuple[float, float]] = field(default_factory=dict)
-
-    def allowed(self, thread_id: str, now: float) -> bool:
-        """Whether to wake the thread now; notes it and doubles its interval if so."""
-        at, pause = self.due.get(thread_id, (now, self.first))
-        if now < at:
-            return False
-        self.due[thread_id] = (now + pause, min(pause * 2, _LONGEST_PAUSE))
-        return True
-
-    def keep(self, threads: set[str]) -> None:
-        """Forget the threads that need no waking any more."""
-        self.due = {t: v for t, v in self.due.items() if t in threads}
+#: How long a job waits for a row that somebody's open transaction holds. A turn's commit
+#: takes less; a producer may keep its transaction open for as long as it likes.
+_LOCK_TIMEOUT = "500ms"
 
 
 class Sweeper(threading.Thread):
@@ -97,11 +76,13 @@ class Sweeper(threading.Thread):
         self._orphans = Calls(1.0)
         self._overdue = Calls(settings.redelivery_after)
         self._due = Calls(settings.redelivery_after)
+        self._uncancelled = Calls(settings.redelivery_after)
         self._beat = 0.0
         self._hold = hold
         self._held = False
         self._leaving = False
-        self._afresh = True
+        #: What is left to be done once.
+        self._afresh = ["begin_afresh", "look_again"]
         self._sorted = 0.0
         os.register_at_fork(after_in_child=self._forget_connection)
 
@@ -143,11 +124,12 @@ class Sweeper(threading.Thread):
                 # The lead is kept: another sweeper would find the same broker.
                 log.warning("nobody can be woken, the broker is not reachable: %s", exc)
                 self._stop_requested.wait(self._settings.sweep_interval)
-            except (psycopg.Error, FleetError) as exc:
-                log.warning("sweep failed: %s", str(exc).strip())
+            except Exception as exc:
+                expected = isinstance(exc, psycopg.Error | FleetError)
+                log.warning("sweep failed: %s", str(exc).strip(), exc_info=not expected)
                 self._drop()
                 self._stop_requested.wait(self._settings.sweep_interval)
-        with contextlib.suppress(psycopg.Error, FleetError):
+        with contextlib.suppress(Exception):
             self._run("goodbye", self._me)
         self._drop()
 
@@ -155,11 +137,8 @@ class Sweeper(threading.Thread):
         self._round_at = time.monotonic()
         conn = self._connection()
         if time.monotonic() - self._beat > _HEARTBEAT:
-            if self._afresh:
-                self._run("begin_afresh", self._me)
-                self._run("look_again")
-                self._afresh = False
-            self._run("heartbeat", self._me)
+            self._afresh = [name for name in self._afresh if self._job(name, self._me) is None]
+            self._job("heartbeat", self._me)
             self._beat = time.monotonic()
         self._obey()
         if not self._leads:
@@ -188,15 +167,11 @@ class Sweeper(threading.Thread):
             self._hold(asked)
             self._held = asked
             self._me["draining"] = asked or self._leaving
-            self._run("heartbeat", self._me)
+            self._job("heartbeat", self._me)
 
     def tick(self) -> dict[str, int]:
-        """One sweep: counts of what was found."""
-        if time.monotonic() - self._sorted > _SORTED_EVERY:
-            self._run("sort_paused_mail")
-            self._sorted = time.monotonic()
+        """One sweep: counts of what was found. What may have to wait comes last."""
         found = {
-            "cancelled": sum(o == "cancelled" for _, o in self._run("settle_cancelled")),
             "orphans": self.wake_orphans(),
             "overdue": self._wake(
                 "overdue",
@@ -205,7 +180,12 @@ class Sweeper(threading.Thread):
             ),
             "due": self._wake("due", self._run("due_now"), self._due),
             "stuck": len(self._run("stuck", {"after": self._settings.turn_timeout})),
+            "cancelled": self._settle_cancelled(),
+            "expired": sum(n for (n,) in self._job("expire_questions") or []),
         }
+        if time.monotonic() - self._sorted > _SORTED_EVERY:
+            self._job("sort_paused_mail")
+            self._sorted = time.monotonic()
         metrics.tick(found["stuck"])
         return found
 
@@ -225,6 +205,7 @@ class Sweeper(threading.Thread):
                 failpoint("sweep.before_wake")
                 push(self._broker, [Wake(queue, thread_id, NO_LIMIT)])
                 failpoint("sweep.after_wake")
+                self._orphans.note(claim, now)
                 metrics.woken("orphan")
                 log.warning("thread %s lost its worker: woken", thread_id)
         return len(found)
@@ -239,10 +220,25 @@ class Sweeper(threading.Thread):
             if queue in full or not calls.allowed(thread_id, now):
                 continue
             if push(self._broker, [Wake(queue, thread_id, limits[queue])]):
+                calls.note(thread_id, now)
                 metrics.woken(reason)
             else:
                 full.add(queue)
         return len(found)
+
+    def _settle_cancelled(self) -> int:
+        """Call off what was cancelled between two turns; how many threads."""
+        now, settled = time.monotonic(), 0
+        found = {thread_id for (thread_id,) in self._run("to_be_cancelled")}
+        self._uncancelled.keep(found)
+        for thread_id in found:
+            if not self._uncancelled.allowed(thread_id, now):
+                continue
+            outcome = self._job("settle_cancel", {"thread_id": thread_id})
+            if outcome is None:
+                self._uncancelled.note(thread_id, now)
+            settled += outcome == [("cancelled",)]
+        return settled
 
     def _listen(self, conn: psycopg.Connection[Any]) -> None:
         """Wait for the next tick, or for mail accepted inside a producer's own transaction."""
@@ -268,7 +264,17 @@ class Sweeper(threading.Thread):
             self._conn = connect(
                 self._settings.require_postgres(), f"fleet-sweeper {self._me['worker']}"[:63]
             )
+            patience = {"name": "lock_timeout", "value": _LOCK_TIMEOUT}
+            self._conn.execute(query("set_for_session"), patience)
         return self._conn
+
+    def _job(self, name: str, args: dict[str, Any] | None = None) -> list[Any] | None:
+        """As _run; None when a row it needs stays locked: left to another tick."""
+        try:
+            return self._run(name, args)
+        except psycopg.errors.LockNotAvailable:
+            log.warning("%s was skipped: an open transaction holds a row that it needs", name)
+            return None
 
     def _run(self, name: str, args: dict[str, Any] | None = None) -> list[Any]:
         cursor = self._connection().execute(query(name), args)

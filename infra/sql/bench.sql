@@ -25,6 +25,7 @@ SELECT coalesce(sum(crashes), 0) FROM fleet.messages WHERE thread_id = %(thread_
 SELECT a.application_name
 FROM pg_locks l JOIN pg_stat_activity a USING (pid)
 WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND ((l.classid::bigint << 32) | l.objid::bigint) = hashtextextended('fleet.sweeper', 3);
 
 -- name: bench_draining
