@@ -10,7 +10,7 @@ belongs to the question, so that a graph sees one form only. Sources: HITLRespon
 langchain.agents.middleware, HumanResponse in langgraph.prebuilt.interrupt.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -60,9 +60,13 @@ def fitting(kind: str, payload: Any, response_schema: Any, value: Any) -> Any:
     return value
 
 
-def actions_of(payload: Any) -> list[str]:
-    """Names of the actions that an approval decides on, in order."""
-    return [action.name for action in _actions(payload)]
+def fitting_answer(thread: str, question: Mapping[str, Any], value: Any) -> Any:
+    """As fitting; a refusal names the thread and its question."""
+    try:
+        return fitting(question["kind"], question["payload"], question["response_schema"], value)
+    except AnswerRefused as refused:
+        refused.data.update(thread_id=thread, question_id=question["question_id"])
+        raise
 
 
 def _go_on(value: Any) -> str:

@@ -9,20 +9,18 @@ whatever becomes of the broker. Sending the same message_id and payload again is
 and gives the same receipt. Safe to share between threads, and across a fork.
 """
 
-import random
-import time
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
 import psycopg
 
 from . import queries
-from .answers import fitting
+from .answers import fitting_answer
 from .batches import Item, accept_all, argument, starts_of
 from .corrections import Corrections
-from .errors import AnswerRefused, WaitTimeout
 from .inputs import InputSchemas
+from .looking import Looking
 from .messages import (
     Answer,
     Input,
@@ -38,15 +36,12 @@ from .messages import thread_id as make_thread_id
 from .operate import Operations
 from .refusals import receipt_of, refuse_unknown_question, refuse_unnamed, unknown_thread
 from .sessions import Sessions, translated
-from .status import SETTLED, Receipt, ThreadRow, ThreadStatus, held, thread_status
+from .status import Receipt, waits
 from .surroundings import addresses, failpoint
 from .wakes import Wakes
 
-# Seconds between looks at a thread that is waited for.
-_FIRST_LOOK, _LAST_LOOK = 0.02, 0.25
 
-
-class Fleet(Operations, Corrections):
+class Fleet(Looking, Operations, Corrections):
     """A door to the fleet.
 
     postgres_url, redis_url: without arguments the settings (FLEET_POSTGRES_URL,
@@ -82,9 +77,10 @@ class Fleet(Operations, Corrections):
         context, config: LangGraph's, for this run and, until others are given, for the later
         ones of the thread. They are stored with the thread, so they hold no secrets.
         connection: accept within its present transaction, to be committed or rolled back
-        with it; the work starts after that commit. Raises UnknownGraph, InvalidKey,
-        InvalidPayload, InvalidInput, MessageConflict, ThreadExists, FleetUnavailable,
-        NotMigrated.
+        with it; the work starts after that commit. Let it be READ COMMITTED, the default: in
+        another one a message of the same thread that was committed meanwhile raises
+        FleetUnavailable, and the transaction has to be run again. Raises UnknownGraph, InvalidKey,
+        InvalidPayload, InvalidInput, MessageConflict, ThreadExists, FleetUnavailable, NotMigrated.
         """
         start = built(
             Start,
@@ -98,13 +94,7 @@ class Fleet(Operations, Corrections):
             context=context,
             config=config,
         )
-        if connection is None:
-            return self._accept(start)
-        with translated():
-            self._schemas.check(connection, start)
-            failpoint("accept.before_commit")
-            found = queries.row(connection, "accept_within", message=argument(start, notify=True))
-        return receipt_of(start, found)
+        return self._accept(start) if connection is None else self._join(connection, start)
 
     def submit_many(self, items: Iterable[Item]) -> list[Receipt]:
         """Start many, in transactions of up to 500; receipts in the order of the items.
@@ -116,8 +106,10 @@ class Fleet(Operations, Corrections):
         starts = starts_of(items, self.tenant)
         found = accept_all(self._sessions, self._schemas, starts, notify=self._wakes is None)
         published = self._published(found)
-        receipts = [receipt_of(start, f) for start, f in zip(starts, found, strict=True)]
-        return [r.model_copy(update={"published": published}) for r in receipts]
+        return [
+            receipt_of(start, f).model_copy(update={"published": published and waits(f)})
+            for start, f in zip(starts, found, strict=True)
+        ]
 
     def send(
         self,
@@ -174,7 +166,7 @@ class Fleet(Operations, Corrections):
                 **names,
                 message_id=message_id or new_message_id(),
                 question_id=named["question_id"],
-                value=_fitting(thread, named, value),
+                value=fitting_answer(thread, named, value),
                 answered_by=answered_by,
             )
         )
@@ -200,51 +192,6 @@ class Fleet(Operations, Corrections):
             )
         )
 
-    def status(self, thread_id: str) -> ThreadStatus:
-        """All that is recorded of a thread. Raises UnknownThread."""
-        return thread_status(self._look("status", thread_id))
-
-    def threads(
-        self, status: str | None = None, graph: str | None = None, limit: int = 100
-    ) -> list[ThreadRow]:
-        """The threads changed last, newest first; of this tenant, or of all without one."""
-        found = self._sessions.run(
-            lambda conn: queries.rows(
-                conn,
-                "threads",
-                status=status,
-                graph=graph,
-                tenant=self.tenant or None,
-                limit=limit,
-            )
-        )
-        return [ThreadRow.model_validate(row) for row in found]
-
-    def wait(
-        self, thread_id: str, timeout: float, until: Collection[str] = SETTLED
-    ) -> ThreadStatus:
-        """The thread's status once it is one of `until` and no mail is being worked on.
-
-        timeout: seconds; then WaitTimeout (a TimeoutError) with the status it was in.
-        """
-        deadline = time.monotonic() + timeout
-        pause = _FIRST_LOOK
-        while True:
-            seen = self._look("settled", thread_id)
-            if seen["status"] in until and not (seen["busy"] and seen["status"] in SETTLED):
-                return self.status(thread_id)
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise WaitTimeout(
-                    f"{thread_id} is {seen['status']} after {timeout:g} s.",
-                    thread_id=thread_id,
-                    status=seen["status"],
-                    timeout=timeout,
-                )
-            # Spread out: many may wait for what one worker finishes.
-            time.sleep(min(pause * random.uniform(0.8, 1.0), left))
-            pause = min(pause * 1.5, _LAST_LOOK)
-
     def close(self) -> None:
         self._sessions.close()
         if self._wakes is not None:
@@ -267,6 +214,14 @@ class Fleet(Operations, Corrections):
         receipt = receipt_of(message, found)
         return receipt.model_copy(update={"published": self._published([found])})
 
+    def _join(self, conn: psycopg.Connection[Any], start: Start) -> Receipt:
+        """Accept within a transaction of the caller's."""
+        with translated():
+            self._schemas.check(conn, start)
+            failpoint("accept.before_commit")
+            found = queries.row(conn, "accept_within", message=argument(start, notify=True))
+        return receipt_of(start, found)
+
     def _accept_on(self, conn: psycopg.Connection[Any], message: Message) -> Any:
         if isinstance(message, Start):
             self._schemas.check(conn, message)
@@ -274,27 +229,11 @@ class Fleet(Operations, Corrections):
         return queries.row(conn, "accept", message=argument(message, notify=self._wakes is None))
 
     def _published(self, found: list[dict[str, Any]]) -> bool:
-        pending = [f for f in found if f["message_status"] == "pending" and not held(f["queue"])]
-        return self._wakes is not None and self._wakes.publish(pending)
-
-    def _look(self, query: str, thread_id: str) -> Any:
-        thread = make_thread_id(**self._names(thread_id))
-        found = self._sessions.run(lambda conn: queries.row(conn, query, thread_id=thread))
-        if found is None:
-            raise unknown_thread(thread)
-        return found
+        """Whether the broker took the wake-ups of those that wait for one."""
+        return self._wakes is not None and self._wakes.publish([f for f in found if waits(f)])
 
     def _names(self, thread_id: str) -> dict[str, str]:
         tenant, graph, key = split_thread_id(thread_id)
         if self.tenant and tenant not in ("", self.tenant):
             raise unknown_thread(thread_id)
         return {"tenant": tenant or self.tenant, "graph": graph, "key": key}
-
-
-def _fitting(thread: str, question: Mapping[str, Any], value: Any) -> Any:
-    """The value in the question's form; a refusal names thread and question."""
-    try:
-        return fitting(question["kind"], question["payload"], question["response_schema"], value)
-    except AnswerRefused as refused:
-        refused.data.update(thread_id=thread, question_id=question["question_id"])
-        raise

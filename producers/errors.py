@@ -2,7 +2,7 @@
 
     ProducerError
     ├── NotConfigured        no address of the fleet's Postgres
-    ├── FleetUnavailable     Postgres can't be reached or did not answer
+    ├── FleetUnavailable     Postgres can't be reached, or could not do it now
     ├── NotMigrated          the database lacks the fleet's tables or functions
     ├── InvalidKey           a key, tenant, graph name or message_id that can't name anything
     ├── InvalidPayload       not JSON as the fleet stores it

@@ -9,6 +9,7 @@ from jsonschema.protocols import Validator
 
 from . import queries
 from .errors import InvalidInput
+from .forks import remade_after_fork
 from .messages import Start
 from .schemas import compiled, first_error
 
@@ -21,8 +22,12 @@ class InputSchemas:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
         self._known: dict[str, tuple[float, Validator | None]] = {}
+        self._start_afresh()
+        remade_after_fork(self)
+
+    def _start_afresh(self) -> None:
+        self._lock = threading.Lock()
 
     def check(self, conn: psycopg.Connection[Any], start: Start) -> None:
         """Raise InvalidInput, naming the value that does not fit."""

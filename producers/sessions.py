@@ -5,9 +5,7 @@ replaced and the work repeated once: all that is done here may be done twice (me
 by their message_id, the rest reads). What Postgres says comes out as ProducerError.
 """
 
-import os
 import threading
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -17,6 +15,7 @@ from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict
 
 from .errors import FleetUnavailable, NotConfigured, NotMigrated, ProducerError
+from .forks import remade_after_fork
 
 T = TypeVar("T")
 
@@ -32,6 +31,21 @@ _NOT_MIGRATED = (
     pg.UndefinedObject,
 )
 _TRY_AGAIN = (pg.DeadlockDetected, pg.SerializationFailure)
+# A duplicate key: fleet.accept looks before it writes, but a transaction of the caller's in
+# REPEATABLE READ looks at what was there when it began.
+_COLLIDED = (*_TRY_AGAIN, pg.UniqueViolation)
+#: By class of SQLSTATE or the whole of it: what Postgres did, and what to do.
+_SAID = {
+    "40": ("Postgres undid it for another transaction", "Nothing was accepted; try again."),
+    "53": ("Postgres is out of resources", "Nothing was accepted; its operator has to help first."),
+    "54": ("A limit of Postgres was met", "Nothing was accepted."),
+    "55": ("Postgres is not ready for it", "Nothing was accepted; try again."),
+    "57014": (
+        "Postgres cancelled the statement",
+        "Nothing was accepted; try again, with a longer statement_timeout if one is set.",
+    ),
+    "58": ("Postgres has trouble with its disk or system", "Nothing was accepted; see its log."),
+}
 
 
 class Sessions:
@@ -43,7 +57,7 @@ class Sessions:
         self._inherited: list[psycopg.Connection[Any]] = []
         self._idle: list[psycopg.Connection[Any]] = []
         self._start_afresh()
-        _ALL.add(self)
+        remade_after_fork(self)
 
     def _start_afresh(self) -> None:
         # In a forked child the parent's sockets are not ours, not even to close.
@@ -132,6 +146,11 @@ def translated() -> Iterator[None]:
     try:
         yield
     except psycopg.Error as exc:
+        if isinstance(exc, _COLLIDED):
+            raise FleetUnavailable(
+                f"Another transaction was ahead of this one: {first_line(exc)}.",
+                "Nothing was accepted: roll back, and run the whole transaction again.",
+            ) from exc
         raise meaning(exc) from exc
 
 
@@ -145,6 +164,9 @@ def meaning(exc: psycopg.Error) -> ProducerError:
             "Another producer's open transaction holds this thread's mailbox.",
             "Nothing was accepted; try again when that transaction has ended.",
         )
+    state = exc.sqlstate or ""
+    if known := _SAID.get(state) or _SAID.get(state[:2]):
+        return FleetUnavailable(f"{known[0]}: {said}.", known[1])
     if isinstance(exc, psycopg.OperationalError | psycopg.InterfaceError):
         return FleetUnavailable(f"Postgres can't be reached: {said}.")
     return FleetUnavailable(f"Postgres refused: {said}.", "Nothing was accepted.")
@@ -162,14 +184,3 @@ def _uncertain(exc: psycopg.Error) -> ProducerError:
 def first_line(exc: BaseException) -> str:
     lines = str(exc).strip().splitlines()
     return (lines[0] if lines else type(exc).__name__).rstrip(".")
-
-
-_ALL: "weakref.WeakSet[Sessions]" = weakref.WeakSet()
-
-
-def _after_fork() -> None:
-    for sessions in list(_ALL):
-        sessions._start_afresh()
-
-
-os.register_at_fork(after_in_child=_after_fork)

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
@@ -21,6 +22,11 @@ def held(queue: str | None) -> bool:
     return queue is not None and queue.startswith("paused:")
 
 
+def waits(found: Mapping[str, Any]) -> bool:
+    """Whether a message, by what fleet.accept said of it, is one to wake a worker for."""
+    return found["message_status"] == "pending" and not held(found["queue"])
+
+
 class _Seen(BaseModel):
     # A newer server may say more than this version knows.
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -29,7 +35,8 @@ class _Seen(BaseModel):
 class Receipt(_Seen):
     """The message is committed. `published`: a worker has been woken for it (or enough
     wake-ups wait already); if not, it starts when the broker is back, or after the
-    commit of the caller's own transaction. `paused`: its graph is, and it waits for that.
+    commit of the caller's own transaction, unless it was sent before and has had its turn.
+    `paused`: its graph is, and it waits for that.
     """
 
     thread_id: str

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from .errors import NotConfigured
+from .forks import remade_after_fork
 from .surroundings import failpoint
 
 if TYPE_CHECKING:
@@ -26,12 +27,19 @@ class Wakes:
 
     def __init__(self, url: str) -> None:
         self._url = _usable(url)
+        self._quiet_until = 0.0
+        self._start_afresh()
+        remade_after_fork(self)
+
+    def _start_afresh(self) -> None:
         self._lock = threading.Lock()
         self._client: Redis | None = None
-        self._quiet_until = 0.0
 
     def publish(self, accepted: Iterable[dict[str, Any]]) -> bool:
-        """`accepted`: what fleet.accept said of messages that are pending."""
+        """Wake for these; False also where there are none.
+
+        accepted: what fleet.accept said of messages that are pending.
+        """
         from redis.exceptions import RedisError
         from redis.exceptions import TimeoutError as BrokerHangs
 
@@ -40,7 +48,7 @@ class Wakes:
         # One wake-up per thread: it stands for all of the thread's mail.
         threads = {a["thread_id"]: a for a in accepted}
         wakes = [Wake(a["queue"], t, a["wake_limit"]) for t, a in threads.items()]
-        if time.monotonic() < self._quiet_until:
+        if not wakes or time.monotonic() < self._quiet_until:
             return False
         try:
             for start in range(0, len(wakes), _AT_ONCE):

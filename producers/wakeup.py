@@ -124,15 +124,10 @@ def push(client: "redis.Redis", wakes: Sequence[Wake]) -> int:
         return int(client.eval(_PUSH, len(keys), *keys, *args))
 
 
-def publish(client: "redis.Redis", queue: str, thread_id: str, wake_limit: int) -> bool:
-    """True when the queue holds this wake-up, or enough of them; False when the broker
+def publish_many(client: "redis.Redis", wakes: Sequence[Wake]) -> bool:
+    """True when the queues hold these wake-ups, or enough of them; False when the broker
     could not be reached, which means "unknown" and is no error: the sweeper sees to it.
     """
-    return publish_many(client, [Wake(queue, thread_id, wake_limit)])
-
-
-def publish_many(client: "redis.Redis", wakes: Sequence[Wake]) -> bool:
-    """As publish, for several in one round trip."""
     try:
         push(client, wakes)
     except RedisError:

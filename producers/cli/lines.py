@@ -133,7 +133,9 @@ def _accept(fleet: "Fleet", lines: Lines, told: Counter[str], progress: "Progres
             receipts = fleet.submit_many([start for _, start in chunk])
         told.update(receipt.outcome for receipt in receipts)
         told["paused"] += sum(receipt.paused for receipt in receipts)
-        told["unpublished"] += sum(not receipt.published for receipt in receipts)
+        told["unpublished"] += sum(
+            r.outcome == "accepted" and not (r.published or r.paused) for r in receipts
+        )
         progress.advance(accepting, len(chunk))
 
 

@@ -183,7 +183,7 @@ def tell_unpublished(receipt: "Receipt") -> None:
             f"{receipt.thread_id} is accepted and held: graph {graph} is paused; it goes on with "
             f"`fleet resume {graph}`."
         )
-    elif not receipt.published:
+    elif not receipt.published and receipt.outcome == "accepted":
         note(
             f"{receipt.thread_id} is accepted; no worker could be woken for it, so it starts "
             "when the broker is back."

@@ -18,7 +18,7 @@ from producers import (
     UnknownThread,
 )
 from tests.harness import Broker, Database
-from tests.integration.mailbox import INPUT, accepted
+from tests.integration.mailbox import INPUT, accepted, settle
 
 
 def test_a_submitted_message_is_committed_and_published(
@@ -41,6 +41,25 @@ def test_the_same_message_gets_the_same_receipt(fleet: Fleet, database: Database
     again = fleet.submit("refund", "A1", {"x": 1, "user_id": "u"}, message_id="m")
     assert (again.seq, again.message_id, again.outcome) == (first.seq, "m", "duplicate")
     assert accepted(database) == 1
+
+
+def test_nobody_is_said_to_be_woken_where_nobody_was(
+    fleet: Fleet, database: Database, broker: Broker
+) -> None:
+    """For a message that has had its turn, and for one of a paused graph."""
+    fleet.submit("refund", "A1", INPUT, message_id="m")
+    settle(database, "refund:A1", "done")
+    broker.client.delete("fleet")
+    again = fleet.submit("refund", "A1", INPUT, message_id="m")
+    assert (again.outcome, again.published) == ("duplicate", False)
+    both = fleet.submit_many(
+        [{"graph": "refund", "key": key, "input": INPUT, "message_id": "m"} for key in ("A1", "A2")]
+    )
+    assert [receipt.published for receipt in both] == [False, True]
+    fleet.pause("refund")
+    held = fleet.submit("refund", "A3", INPUT)
+    assert (held.paused, held.published) == (True, False)
+    assert broker.client.llen("fleet") == 1
 
 
 def test_another_payload_under_a_known_id_is_a_conflict(fleet: Fleet, database: Database) -> None:

@@ -8,6 +8,7 @@ from psycopg.rows import dict_row
 
 from producers import (
     Fleet,
+    FleetUnavailable,
     InvalidInput,
     UnknownGraph,
 )
@@ -69,3 +70,25 @@ def test_the_callers_own_settings_stay(fleet: Fleet, database: Database) -> None
         conn.execute("SET LOCAL lock_timeout = '7s'")
         fleet.submit("refund", "A1", INPUT, connection=conn)
         assert conn.execute("SHOW lock_timeout").fetchone() == ("7s",)
+
+
+@pytest.mark.parametrize("level", ["REPEATABLE READ", "SERIALIZABLE"])
+def test_an_old_snapshot_is_told_to_run_again(fleet: Fleet, database: Database, level: str) -> None:
+    """It can't see the message that was accepted meanwhile, under the same id or another."""
+    fleet.submit("refund", "A1", INPUT, message_id="m1")
+    for key, message_id in (("A2", "m2"), ("A2", "m3")):
+        with psycopg.connect(database.url) as conn:
+            conn.execute(f"SET TRANSACTION ISOLATION LEVEL {level}".encode())
+            conn.execute("SELECT count(*) FROM fleet.messages")
+            fleet.submit("refund", "A2", INPUT, message_id="m2", on_existing="restart")
+            with pytest.raises(FleetUnavailable, match="run the whole transaction again"):
+                fleet.submit(
+                    "refund",
+                    key,
+                    INPUT,
+                    message_id=message_id,
+                    on_existing="restart",
+                    connection=conn,
+                )
+        database.fetch("DELETE FROM fleet.messages WHERE thread_id = 'refund:A2'")
+        database.fetch("DELETE FROM fleet.threads WHERE thread_id = 'refund:A2'")

@@ -1,6 +1,7 @@
 """When Postgres or the broker is down, hangs, or is not what it should be."""
 
 import os
+import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -150,6 +151,32 @@ def test_a_message_in_another_open_transaction_is_not_waited_for_for_ever(
         assert fleet.submit("refund", "A2", INPUT).outcome == "accepted"
 
 
+@pytest.mark.parametrize(
+    ("state", "told"),
+    [
+        (
+            "40001",
+            "undid it for another transaction: out of order. Nothing was accepted; try again",
+        ),
+        ("40P01", "undid it for another transaction"),
+        ("53100", "out of resources: out of order. Nothing was accepted; its operator"),
+        ("57014", "cancelled the statement: .*statement_timeout"),
+        ("58030", "trouble with its disk"),
+        ("23505", "Postgres refused"),
+        ("57P01", "can't be reached"),
+    ],
+)
+def test_what_postgres_refuses_is_not_called_unreachable(
+    state: str, told: str, database: Database
+) -> None:
+    """Each kind has its sentence; only a server that is going can't be reached."""
+    sessions = Sessions(database.url)
+    code = f"DO $$ BEGIN RAISE EXCEPTION 'out of order' USING ERRCODE = '{state}'; END $$"
+    with pytest.raises(FleetUnavailable, match=told):
+        sessions.run(lambda conn: conn.execute(code.encode()))
+    sessions.close()
+
+
 def test_missing_migrations_are_told(empty_database: Database, broker: Broker) -> None:
     """With what to run; nothing is published."""
     with Fleet(empty_database.url, broker.url) as fleet:
@@ -191,14 +218,42 @@ def test_without_arguments_the_settings_count(
 def test_a_fleet_can_be_used_on_both_sides_of_a_fork(fleet: Fleet, database: Database) -> None:
     """A service may make it before its server forks."""
     fleet.submit("refund", "A1", INPUT)
+    pid = forked(lambda: fleet.submit("refund", "A2", INPUT))
+    fleet.submit("refund", "A3", INPUT)
+    assert ended_well(pid) and fleet.submit("refund", "A4", INPUT).outcome == "accepted"
+    assert accepted(database) == 4
+
+
+def test_a_fork_while_other_threads_use_the_fleet_stops_nobody(
+    fleet: Fleet, database: Database
+) -> None:
+    """What they had locked at that moment is free in the child."""
+    assert fleet._wakes is not None
+    with fleet._wakes._lock, fleet._schemas._lock, fleet._sessions._lock:
+        pid = forked(lambda: fleet.submit("refund", "A1", INPUT))
+    assert ended_well(pid) and accepted(database) == 1
+
+
+def forked(work: Callable[[], Any]) -> int:
+    """A child's pid, which works, and is killed where that takes ten seconds."""
     pid = os.fork()
     if pid == 0:
+        signal.alarm(10)
         try:
-            fleet.submit("refund", "A2", INPUT)
+            work()
             os._exit(0)
         except BaseException:
             os._exit(1)
-    fleet.submit("refund", "A3", INPUT)
-    found = eventually(lambda: os.waitpid(pid, os.WNOHANG)[0] and True)
-    assert found and fleet.submit("refund", "A4", INPUT).outcome == "accepted"
-    assert accepted(database) == 4
+    return pid
+
+
+def ended_well(pid: int) -> bool:
+    """Whether the child has, once it has ended."""
+    status: list[int] = []
+
+    def ended() -> bool:
+        found, code = os.waitpid(pid, os.WNOHANG)
+        status.append(code)
+        return bool(found)
+
+    return eventually(ended, timeout=15) and status[-1] == 0

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producers.answers import Verdict, actions_of, fitting
+from producers.answers import Verdict, fitting
 from producers.errors import AnswerRefused
 
 
@@ -206,9 +206,3 @@ def test_a_breakpoint_is_passed_by_a_yes(value: Any) -> None:
 def test_a_breakpoint_is_not_passed_by_anything_else(value: Any) -> None:
     """A no can't be acted upon by going on."""
     refused("continue", {"next": ["x"]}, value)
-
-
-def test_actions_are_named() -> None:
-    """For consoles: what an approval decides on."""
-    assert actions_of(hitl(YES_NO, YES_NO)) == ["tool0", "tool1"]
-    assert actions_of(old()) == ["tool"]

@@ -1,0 +1,84 @@
+"""What can be seen of threads, and waiting for one.
+
+:class:`Looking` is the part of :class:`Fleet` that only reads.
+"""
+
+import random
+import time
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Any
+
+from . import queries
+from .errors import WaitTimeout
+from .names import thread_id as make_thread_id
+from .refusals import unknown_thread
+from .status import SETTLED, ThreadRow, ThreadStatus, thread_status
+
+if TYPE_CHECKING:
+    from .sessions import Sessions
+
+# Seconds between looks at a thread that is waited for.
+_FIRST_LOOK, _LAST_LOOK = 0.02, 0.25
+
+
+class Looking:
+    """Mixed into Fleet."""
+
+    tenant: str
+    _sessions: "Sessions"
+
+    if TYPE_CHECKING:
+
+        def _names(self, thread_id: str) -> dict[str, str]: ...
+
+    def status(self, thread_id: str) -> ThreadStatus:
+        """All that is recorded of a thread. Raises UnknownThread."""
+        return thread_status(self._look("status", thread_id))
+
+    def threads(
+        self, status: str | None = None, graph: str | None = None, limit: int = 100
+    ) -> list[ThreadRow]:
+        """The threads changed last, newest first; of this tenant, or of all without one."""
+        found = self._sessions.run(
+            lambda conn: queries.rows(
+                conn,
+                "threads",
+                status=status,
+                graph=graph,
+                tenant=self.tenant or None,
+                limit=limit,
+            )
+        )
+        return [ThreadRow.model_validate(row) for row in found]
+
+    def wait(
+        self, thread_id: str, timeout: float, until: Collection[str] = SETTLED
+    ) -> ThreadStatus:
+        """The thread's status once it is one of `until` and no mail is being worked on.
+
+        timeout: seconds; then WaitTimeout (a TimeoutError) with the status it was in.
+        """
+        deadline = time.monotonic() + timeout
+        pause = _FIRST_LOOK
+        while True:
+            seen = self._look("settled", thread_id)
+            if seen["status"] in until and not (seen["busy"] and seen["status"] in SETTLED):
+                return self.status(thread_id)
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise WaitTimeout(
+                    f"{thread_id} is {seen['status']} after {timeout:g} s.",
+                    thread_id=thread_id,
+                    status=seen["status"],
+                    timeout=timeout,
+                )
+            # Spread out: many may wait for what one worker finishes.
+            time.sleep(min(pause * random.uniform(0.8, 1.0), left))
+            pause = min(pause * 1.5, _LAST_LOOK)
+
+    def _look(self, query: str, thread_id: str) -> Any:
+        thread = make_thread_id(**self._names(thread_id))
+        found = self._sessions.run(lambda conn: queries.row(conn, query, thread_id=thread))
+        if found is None:
+            raise unknown_thread(thread)
+        return found
