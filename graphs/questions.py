@@ -20,7 +20,8 @@ from graphs.values import plain
 
 Kind = Literal["approve", "value", "continue"]
 
-_APPROVED = frozenset({"approve", "approved", "accept"})
+# Every word that a door takes for a decision (producers.answers) means the same here.
+_APPROVED = frozenset({"approve", "approved", "accept", "accepted"})
 _REJECTED = frozenset({"reject", "rejected", "ignore"})
 
 

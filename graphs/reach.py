@@ -50,15 +50,6 @@ def reached(*starts: Any, stop: tuple[type, ...] = ()) -> Iterator[Any]:
             waiting.extend(itertools.islice(_next(found), ELEMENTS))
 
 
-def own_modules(*starts: Any) -> set[str]:
-    """Names of the modules, no libraries, whose functions the starts lead to."""
-    return {
-        found.__module__
-        for found in reached(*starts)
-        if isinstance(found, types.FunctionType) and not is_library(found)
-    }
-
-
 def only_async(*starts: Any) -> bool:
     """Whether something that they lead to has no sync implementation."""
     return any(_only_async(found) for found in reached(*starts))

@@ -94,14 +94,6 @@ def post_refund(order_id: str, amount: Decimal, *, request_id: str) -> Receipt:
     return _receipt(_post("/refunds", body, request_id))
 
 
-def get_refund(request_id: str) -> Receipt | None:
-    """What the shop made of a request id; None when it knows nothing of it."""
-    response = _get(f"/refunds/{quote(request_id, safe='')}")
-    if response is None:
-        return None
-    return _receipt(response)
-
-
 def post_notification(user_id: str, text: str, *, request_id: str) -> dict[str, Any]:
     """Tell the user something, once per request id."""
     return _object(_post("/notifications", {"user_id": user_id, "text": text}, request_id))

@@ -163,11 +163,6 @@ def enable(folder: Path) -> None:
         _live = _Live(folder)
 
 
-def enabled() -> bool:
-    """Whether anything is counted."""
-    return _live is not None
-
-
 def turn(graph: str, outcome: str, seconds: float) -> None:
     """An attempt at a message has ended."""
     if _live is not None:

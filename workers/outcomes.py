@@ -7,7 +7,7 @@ off and are given up by time, crashes are counted by the claim and taken back he
 
 import logging
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -63,7 +63,6 @@ class Outcome:
     fingerprint: dict[str, Any] | None = None
     resumes: bool = False
     thread: str | None = None
-    detail: dict[str, Any] = field(default_factory=dict)
 
 
 def backoff(failures: int, base: float, ceiling: float, rng: random.Random) -> float:
@@ -100,7 +99,6 @@ def end(outcome: Outcome, seq: int, delay: float) -> dict[str, Any]:
         "error": outcome.error and mask_text(outcome.error),
         "delay": delay,
         "failed": outcome.kind is Kind.RETRY,
-        "crashed": False,
     }
     if outcome.kind in (Kind.DONE, Kind.WAITING):
         written["questions"] = list(outcome.questions)

@@ -1,28 +1,10 @@
-"""A refund at an outside that honours no request ids: in doubt, a person decides.
-
-Input ``{"amount": "12.50"}``; the key of the thread is the order.
-"""
+"""A refund at an outside that honours no request ids: in doubt, a person decides; see `paying`."""
 
 from decimal import Decimal
-from typing import Any, NotRequired
-
-from langchain_core.runnables import RunnableConfig
-from langgraph.graph import END, START, StateGraph
-from typing_extensions import TypedDict
 
 from graphs import shop
 from graphs.effects import effect
-
-#: Short, so that doubt settles within a test: 5 seconds after this.
-TIMEOUT = 1.0
-
-
-class Input(TypedDict):
-    amount: str
-
-
-class State(Input):
-    receipt: NotRequired[Any]
+from tests.graphs.paying import TIMEOUT, paying
 
 
 @effect("park.refund", on_doubt="park", timeout=TIMEOUT)
@@ -30,13 +12,4 @@ def refund(order_id: str, amount: Decimal, *, request_id: str) -> shop.Receipt:
     return shop.post_refund(order_id, amount, request_id=request_id)
 
 
-def pay(state: State, config: RunnableConfig) -> dict[str, Any]:
-    order_id = config["configurable"]["fleet_key"]
-    return {"receipt": refund(order_id=order_id, amount=Decimal(state["amount"]))}
-
-
-builder = StateGraph(State, input_schema=Input)
-builder.add_node("pay", pay)
-builder.add_edge(START, "pay")
-builder.add_edge("pay", END)
-graph = builder.compile()
+graph = paying(refund)

@@ -10,7 +10,7 @@ import pytest
 from graphs.control import Cancelled, ClaimLost
 from graphs.ledger import Intent, Result
 from tests.harness import Database, eventually
-from workers.claim import Claim, Claimed, claim, claim_next
+from workers.claim import Claim, Claimed, StateUnstorable, claim, claim_next
 from workers.outcomes import Kind, Outcome, end
 
 NEXT = {"owner": "me", "max_crashes": 3, "queue": "fleet", "tenant": ""}
@@ -251,6 +251,16 @@ def test_a_message_that_kills_is_quarantined(database: Database, conn: Any) -> N
     assert take(conn, "A").result == "blocked"
 
 
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.LOST])
+def test_every_end_that_is_written_takes_its_crash_back(conn: Any, kind: Kind) -> None:
+    """The claim counts one, in case the process dies; who ends a turn has not died."""
+    accept(conn, "A", "m1")
+    held = Claim(conn, take(conn, "A"))
+    assert status(conn, "A") == [(1, "claimed", 1)]
+    finish(held, kind)
+    assert [crashes for *_, crashes in status(conn, "A")] == [0]
+
+
 def test_a_retry_is_due_later(conn: Any) -> None:
     """A delayed message is not claimed before its time, by name or in order."""
     accept(conn, "A", "m1")
@@ -372,3 +382,15 @@ def test_mail_behind_a_hasty_amendment_is_not_hidden(conn: Any) -> None:
         accept(conn, f"W{n}", "m2", kind="amend")
     accept(conn, "Z", "m1")
     assert claim_next(conn, "fleet", "", "me", 3).thread_id == "refund:Z"
+
+
+def test_rows_that_can_t_be_written_as_json_end_the_turn_with_the_reason(conn: Any) -> None:
+    """Nothing of them is sent, and the session goes on."""
+    accept(conn, "A", "m1")
+    held = Claim(conn, take(conn, "A"))
+    held.buffer.checkpoints["", "1ef"] = (None, {"v": object()}, {})
+    held.buffer.touch()
+    with pytest.raises(StateUnstorable, match="object"):
+        held.flush()
+    assert finish(held, Kind.DEAD, error="no").result == "empty"
+    assert status(conn, "A") == [(1, "dead", 0)]

@@ -167,7 +167,7 @@ def test_retry_does_not_wait_out_the_backoff(fleet: Fleet, conn: Any) -> None:
     held = Claim(conn, take(conn, "A"))
     held.finish(
         {"seq": 1, "message": "pending", "thread": "idle", "error": "x", "delay": 300.0}
-        | {"failed": True, "crashed": False},
+        | {"failed": True},
         None,
     )
     assert take(conn, "A").result == "later"

@@ -33,11 +33,6 @@ def test_lost_writes_no_end() -> None:
         end(Outcome(Kind.LOST), 1, 0.0)
 
 
-def test_no_orderly_outcome_counts_a_crash() -> None:
-    """The crash that the claim counted is taken back by every outcome that is written."""
-    assert not any(end(Outcome(k), 1, 0.0)["crashed"] for k in Kind if k is not Kind.LOST)
-
-
 def test_only_a_retry_counts_a_failure() -> None:
     """Clean releases are free."""
     counted = [k for k in Kind if k is not Kind.LOST and end(Outcome(k), 1, 0.0)["failed"]]

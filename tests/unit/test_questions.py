@@ -14,6 +14,7 @@ from langgraph.types import Command, Send, interrupt
 from pydantic import BaseModel
 
 from graphs.questions import Decision, Question, is_approval, normalise_decision, questions_of
+from producers.answers import WORDS
 
 CONFIG: Any = {"configurable": {"thread_id": "t"}}
 REQUEST = {
@@ -169,6 +170,13 @@ def test_an_answered_question_is_no_longer_asked() -> None:
 def test_decisions_in_each_accepted_form(answer: Any, decision: Decision) -> None:
     """An edit is no approval of what was asked."""
     assert normalise_decision(answer) == decision
+
+
+@pytest.mark.parametrize(("word", "approved"), WORDS.items())
+def test_words_mean_what_they_mean_at_the_door(word: str, approved: bool) -> None:
+    """A graph may ask for a plain word, which then comes as it was given."""
+    assert normalise_decision(word) == Decision(approved)
+    assert normalise_decision([{"type": word}]) == Decision(approved)
 
 
 @given(
