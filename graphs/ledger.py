@@ -1,102 +1,35 @@
-"""The ledger: what a turn knows of its effects, and the boundary to who records them.
+"""The ledger: what a turn knows of its effects.
 
-graphs says what it needs of a turn (:class:`Turn`), workers implement it. A
-:class:`Ledger` lives as long as one attempt at one message: it numbers calls, remembers
+A :class:`Ledger` lives as long as one attempt at one message: it numbers calls, remembers
 results that are not committed yet, refuses calls that a replay could not tell apart, and
-after :meth:`Ledger.close` lets no left-over thread send or write.
+after :meth:`Ledger.close` lets no left-over thread send or write. What it asks of the turn,
+and records there, is in `graphs.turn`, and can be imported from here too.
 """
 
 import threading
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Any
 
 from graphs import position, request_ids
 from graphs.control import ClaimLost, Control, RetryLater
 from graphs.errors import AmbiguousEffect, EffectOutsideTurn
+from graphs.turn import Intent, Recorded, Result, Turn
 from infra.settings import get_settings
+
+__all__ = [
+    "FRESH",
+    "Call",
+    "Intent",
+    "Ledger",
+    "Recorded",
+    "Result",
+    "Turn",
+    "current_turn",
+]
 
 #: Seconds that a barrier vouches for the claim.
 FRESH = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Intent:
-    """An effect about to be called. ``again``: should the ledger hold this intent already,
-    count one more call, started now; without it such a row is only looked at."""
-
-    request_id: str
-    name: str
-    policy: str
-    args_hash: str
-    effect_key: str | None
-    again: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """What stood in the ledger before an intent.
-
-    state: ``new`` (the intent is recorded now), ``intent`` (begun before, no result),
-    ``done``, ``failed``, ``unstorable``, or ``busy`` (another session is at this key;
-    nothing was recorded). attempts: calls begun, this one included when it is new or
-    ``again``. age, first_age: seconds since the previous and the first call began, by the
-    database's clock.
-    """
-
-    state: Literal["new", "intent", "done", "failed", "unstorable", "busy"]
-    attempts: int
-    args_hash: str | None
-    result: tuple[str, bytes] | None
-    error: dict[str, Any] | None
-    age: float
-    first_age: float
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """What came of an effect. ``forgotten``: it is known not to have happened, and the
-    intent is to be taken back."""
-
-    request_id: str
-    state: Literal["done", "failed", "unstorable", "forgotten"]
-    result: tuple[str, bytes] | None
-    error: dict[str, Any] | None
-    attempts: int
-    effect_key: str | None
-
-
-class Turn(Protocol):
-    """What the worker's claim does for effects. Called from several threads at once.
-    All but ``last_barrier_age`` raise control errors (graphs.control)."""
-
-    thread_id: str
-    generation: int
-    tenant: str
-    graph: str
-    key: str
-    message_seq: int
-
-    def intend(self, intent: Intent) -> Recorded:
-        """A barrier: commit all that is buffered, then the intent. May be called again for
-        the same request id in one turn (a further attempt)."""
-        ...
-
-    def note(self, result: Result) -> None:
-        """Buffer a result for the next barrier."""
-        ...
-
-    def flush(self) -> None:
-        """Barrier now."""
-        ...
-
-    def check(self) -> None:
-        """Ask Postgres whether the claim is still ours."""
-        ...
-
-    def last_barrier_age(self) -> float:
-        """Seconds since Postgres last confirmed the claim."""
-        ...
 
 
 @dataclass(eq=False, slots=True)
