@@ -2,7 +2,9 @@
 
 from typing import Any
 
+from langgraph.pregel import Pregel
 from langgraph.store.memory import InMemoryStore
+from langgraph.types import interrupt
 
 from graphs import reach
 from graphs.effects import AsyncEffect, Effect
@@ -46,6 +48,12 @@ def problems(found: RegisteredGraph) -> list[str]:
         said.append("its input has no JSON Schema: anything is accepted, and may fail in the graph")
     if found.declared_async is False and _needs_async(found):
         said.append('the graphs file says "async": false, and parts of it have no sync version')
+    for node, runs in found.graph.nodes.items():
+        if any(_forgets_questions(r) for r in reach.reached(runs)):
+            said.append(
+                f"node {node} runs a subgraph with checkpointer=False that asks questions: no "
+                "answer can be given to it"
+            )
     for graph in found.all():
         if graph.cache is None:
             cached = [n for n, node in graph.nodes.items() if node.cache_policy is not None]
@@ -62,6 +70,12 @@ def _nodes(found: RegisteredGraph) -> dict[str, dict[str, Any]]:
         for node, runs in graph.nodes.items()
         if node != "__start__"
     }
+
+
+def _forgets_questions(reached: Any) -> bool:
+    """Whether it is a graph that asks, and keeps no place to which an answer could lead."""
+    stateless = isinstance(reached, Pregel) and reached.checkpointer is False
+    return stateless and any(r is interrupt for r in reach.reached(reached))
 
 
 def _needs_async(found: RegisteredGraph) -> bool:

@@ -22,6 +22,7 @@ from infra.errors import FleetError
 from infra.failpoints import failpoint
 from producers.messages import KINDS
 from workers import amend, failures, shutdown
+from workers.answered import AnsweredSaver, reached
 from workers.checkpoint_clock import lift
 from workers.claim import Claim, Claimed, StateUnstorable, WriteRefused
 from workers.gate import gate
@@ -29,7 +30,6 @@ from workers.head import channels_below
 from workers.leftovers import leftovers
 from workers.outcomes import Kind, Outcome, backoff, end, give_up, too_new
 from workers.runs import Run
-from workers.saver import FleetSaver
 from workers.slot import Slot
 from workers.supersteps import Supersteps, place
 
@@ -46,7 +46,7 @@ class Turn:
         self.setup = Run.of(claimed)
         self.run_id = self.setup.id
         self.control = Supersteps()
-        self.saver = FleetSaver(self.claim, slot.serde, self.control)
+        self.saver = AnsweredSaver(self.claim, slot.serde, self.control)
         self.place = self.control.place = partial(place, claimed, self.saver.heads)
         self.outcome = Outcome(Kind.LOST, "not run")
 
@@ -105,7 +105,7 @@ class Turn:
             if ledger.stopped is not None:
                 # A node swallowed the control error; the turn stops all the same.
                 raise ledger.stopped
-            return self._judge(graph)
+            return reached(step, self._judge(graph), self.saver)
         except (ClaimLost, Control, GraphDrained, SystemExit, Exception) as exc:
             if is_invalid_resume(exc) and self.claimed.kind == "answer":
                 # Nothing of the answer was kept: the question is asked again.

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from graphs.inspection import problems
 from graphs.registry import Registry
 from infra.settings import get_settings
 from producers import Fleet
@@ -86,6 +87,11 @@ def who(state, runtime: Runtime[Context], config: RunnableConfig):
 context = flow(who, context_schema=Context)
 
 
+stateless = StateGraph(State)
+stateless.add_node("sub", flow(ask).compile(checkpointer=False))
+stateless.add_edge(START, "sub")
+
+
 def keep(state, runtime: Runtime):
     seen = runtime.store.get(("notes",), "n")
     runtime.store.put(("notes",), "n", {"count": (seen.value["count"] if seen else 0) + 1})
@@ -121,7 +127,7 @@ async def awaited():
 @pytest.fixture
 def slot(settings_env: None, tmp_path: Path, database: Database) -> Iterator[Slot]:
     (tmp_path / "mine.py").write_text(GRAPHS)
-    names = ("even", "legacy", "context", "store", "made", "awaited")
+    names = ("even", "legacy", "context", "store", "made", "awaited", "stateless")
     file = write_graphs(tmp_path, **{name: f"./mine.py:{name}" for name in names})
     database.register(file)
     made = Slot(get_settings(), Registry.load(file), "fleet")
@@ -275,3 +281,18 @@ def test_the_command_line_gives_context_and_config(slot: Slot, fleet: Fleet) -> 
     assert state(slot, "context:cli") == ["yes", "u3", "Bern", "t", "web", "cli"]
     assert main(["submit", "context", "other", "--config", '{"x": 1}']) == 2
     assert [t.thread_id for t in fleet.threads()] == ["context:cli"]
+
+
+def test_a_question_that_no_answer_can_reach_is_not_asked_for_ever(
+    slot: Slot, fleet: Fleet
+) -> None:
+    """From a subgraph with checkpointer=False: the answer is dead, with the reason."""
+    thread = fleet.submit("stateless", "k", {}).thread_id
+    assert served(slot, thread) == "waiting"
+    fleet.answer(thread, None, {"number": 4})
+    assert served(slot, thread) == "dead"
+    status = fleet.status(thread)
+    assert (status.status, status.questions) == ("failed", [])
+    assert "checkpointer=False" in str(status.last_error)
+    (problem,) = problems(slot.registry.get("stateless"))
+    assert "asks questions" in problem

@@ -1,0 +1,46 @@
+"""Whether an answer reached the question that it was given to.
+
+A subgraph with ``checkpointer=False`` keeps no place to which an answer could lead: it starts
+anew, and asks again under another id. Such a question would be asked for ever.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.types import Command
+
+from workers.outcomes import Kind, Outcome
+from workers.saver import FleetSaver
+
+_RESUME = "__resume__"
+
+
+class AnsweredSaver(FleetSaver):
+    """Notes whether a node has taken an answer."""
+
+    taken = False
+
+    def put_writes(
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
+    ) -> None:
+        self.taken = self.taken or any(channel == _RESUME for channel, _ in writes)
+        super().put_writes(config, writes, task_id, task_path)
+
+
+def reached(step: Any, outcome: Outcome, saver: AnsweredSaver) -> Outcome:
+    """The outcome of a run that was given an answer; dead when nothing has taken it."""
+    if not isinstance(step, Command) or outcome.kind is not Kind.WAITING or saver.taken:
+        return outcome
+    resume: dict[str, Any] = step.resume or {}
+    if resume.keys() & {question["question_id"] for question in outcome.questions}:
+        return outcome
+    return Outcome(
+        Kind.DEAD,
+        "the answer could not be given: its question came from a subgraph with "
+        "checkpointer=False, which forgets where it asked; compile that subgraph without it",
+    )
