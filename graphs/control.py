@@ -7,7 +7,6 @@ goes on with a thread that it may no longer write.
     Control
     ├── ClaimLost      the thread belongs to somebody else: nothing more is sent or written
     ├── Cancelled      the thread was cancelled: stop before the next effect
-    ├── Drained        the worker is leaving: stop, the turn goes on elsewhere
     ├── InDoubt        an effect may have happened; a person has to say
     └── RetryLater     not now: give the slot back and come again
 """
@@ -29,14 +28,6 @@ class Cancelled(Control):
     """The thread's cancel flag is set."""
 
     def __init__(self, reason: str = "the thread was cancelled") -> None:
-        super().__init__(reason)
-        self.reason = reason
-
-
-class Drained(Control):
-    """The worker was told to stop."""
-
-    def __init__(self, reason: str = "the worker is shutting down") -> None:
         super().__init__(reason)
         self.reason = reason
 
@@ -72,3 +63,14 @@ class RetryLater(Control):
 
     def __str__(self) -> str:
         return self.reason
+
+
+def control_of(error: BaseException) -> BaseException:
+    """The control error in a group of errors, as asyncio.TaskGroup makes one; without any,
+    the group's first error; an error that is no group, itself."""
+    if isinstance(error, BaseExceptionGroup):
+        controls, _ = error.split(Control)
+        error = controls or error
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+    return error

@@ -23,10 +23,18 @@ from workers.buffer import WriteBuffer
 
 T = TypeVar("T")
 
-_CLAIM: LiteralString = "SELECT * FROM fleet.claim(%s, %s, %s)"
-_CLAIM_NEXT: LiteralString = "SELECT * FROM fleet.claim_next(%s, %s, %s, %s)"
-_BARRIER: LiteralString = "SELECT * FROM fleet.barrier(%s, %s, %s, %s, %s, %b, %b, %b)"
-_FINISH: LiteralString = "SELECT * FROM fleet.finish(%s, %s, %s, %s, %b, %b, %b, %b)"
+# Columns by name and in the order of the fields below: newer releases may add others.
+_CLAIMED: LiteralString = """
+    SELECT result, thread_id, tenant, graph, key, generation, epoch, fingerprint,
+        checkpoint_clock, seq, message_id, kind, payload, crashes, failures, failing_for,
+        checkpoint, checkpoint_id, parent_checkpoint_id, metadata, channel_values, pending_writes
+    FROM """
+_CLAIM: LiteralString = _CLAIMED + "fleet.claim(%s, %s, %s)"
+_CLAIM_NEXT: LiteralString = _CLAIMED + "fleet.claim_next(%s, %s, %s, %s)"
+_FINISH: LiteralString = _CLAIMED + "fleet.finish(%s, %s, %s, %s, %b, %b, %b, %b)"
+_BARRIER: LiteralString = """
+    SELECT stop, state, attempts, args_hash, result_type, result, error, age, first_age
+    FROM fleet.barrier(%s, %s, %s, %s, %s, %b, %b, %b)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +96,6 @@ def claim_next(
 
 
 def _fetch(conn: psycopg.Connection[Any], kind: type[T], query: LiteralString, args: Any) -> T:
-    # The fields of both kinds are the columns of their SQL types, in order.
     row = (
         conn.cursor(binary=True, row_factory=tuple_row)
         .execute(query, args, prepare=True)
@@ -104,8 +111,12 @@ class WriteRefused(Control):
     def __init__(self, error: psycopg.Error) -> None:
         said = error.diag.message_primary or str(error).strip()
         super().__init__(f"Postgres refused the turn's rows: {said}")
-        # Classes 53 to 58: resources, limits, an operator's intervention, the system.
-        self.transient = (error.sqlstate or "")[:2] in ("40", "53", "54", "55", "57", "58")
+        state = error.sqlstate or ""
+        # 53 to 58: resources, limits, an operator's intervention, the system. The others
+        # come of functions and types that a deploy changes under a session.
+        self.transient = state[:2] in ("40", "53", "54", "55", "57", "58", "0A", "XX") or (
+            state in ("42883", "42704")
+        )
 
 
 class StateUnstorable(Control):
@@ -298,5 +309,9 @@ class Claim:
             else:
                 self._poison = WriteRefused(exc)
             raise self._poison from exc
+        except (TypeError, ValueError, RecursionError) as exc:
+            # Made of nothing that JSON knows; nothing was sent.
+            self._poison = exc
+            raise StateUnstorable(self.thread_id, exc) from exc
         self._confirmed = self._heard = time.monotonic()
         return row

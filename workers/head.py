@@ -104,14 +104,17 @@ class Head:
 
 
 def inline(value: Any) -> bool:
-    """Whether the checkpoint's JSON can hold the value as it is (else it goes to the blobs)."""
-    if value is None or isinstance(value, bool):
+    """Whether the checkpoint's JSON can hold the value as it is (else it goes to the blobs).
+
+    Subclasses of these types go there too: they would come back as something else.
+    """
+    if value is None or type(value) is bool:
         return True
-    if isinstance(value, str):
+    if type(value) is str:
         return "\x00" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
-    if isinstance(value, float):
+    if type(value) is float:
         return math.isfinite(value)
-    return isinstance(value, int) and abs(value) <= _LARGEST_INLINE
+    return type(value) is int and abs(value) <= _LARGEST_INLINE
 
 
 def claimed_head(c: Claimed) -> Head | None:

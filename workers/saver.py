@@ -182,7 +182,9 @@ class FleetSaver(PostgresSaver):
     ) -> Iterator[CheckpointTuple]:
         with self.claim.lock:
             self.claim.flush()
-            yield from [*super().list(config, filter=filter, before=before, limit=limit)]
+            found = [*super().list(config, filter=filter, before=before, limit=limit)]
+        # Not under the lock: who reads may stop half-way.
+        yield from found
 
     def get_delta_channel_history(
         self, *, config: RunnableConfig, channels: Sequence[str]
@@ -195,6 +197,11 @@ class FleetSaver(PostgresSaver):
     def root(self) -> Head | None:
         """The root graph's newest checkpoint; None before the first, or where it is not known."""
         return self.heads.get("")
+
+    @property
+    def root_is_known(self) -> bool:
+        """Whether `root` tells all: it was neither read nor written otherwise."""
+        return "" in self.heads
 
     # The async methods do the same inline: what they await is one short round trip.
 

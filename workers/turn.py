@@ -13,7 +13,7 @@ from typing import Any
 from langgraph.errors import GraphDrained, is_invalid_resume
 from langgraph.types import Command, Interrupt, PregelTask, StateSnapshot
 
-from graphs.control import Cancelled, ClaimLost, Control, InDoubt, RetryLater
+from graphs.control import Cancelled, ClaimLost, InDoubt, RetryLater, control_of
 from graphs.ledger import Ledger, Result, current_turn
 from graphs.pending import missing_nodes
 from graphs.questions import question_of, questions_of
@@ -55,9 +55,9 @@ class Turn:
 
         ``following``: as ``fleet.finish`` takes it, None to stop after this turn.
         """
-        failpoint("claim.after_lock")
-        lift(self.claimed.checkpoint_clock, self.claimed.checkpoint_id)
         try:
+            failpoint("claim.after_lock")
+            lift(self.claimed.checkpoint_clock, self.claimed.checkpoint_id)
             if self.claimed.crashes > 1:
                 with gate.alone(still_waiting=self.claim.check):
                     return self._steps(following)
@@ -72,6 +72,10 @@ class Turn:
             self.outcome = Outcome(Kind.LOST, str(lost))
             log.warning("turn of %s lost: %s", self.claimed.thread_id, lost)
             return None
+        except BaseException:
+            # A fault of ours, or the end of the process: the sweep hands the message on.
+            self.slot.disconnect()
+            raise
         finally:
             self.claim.close()
 
@@ -83,6 +87,23 @@ class Turn:
         return self._finish(following)
 
     def _attempt(self) -> Outcome:
+        ledger = Ledger(self.claim)
+        token = current_turn.set(ledger)
+        try:
+            outcome = self._work()
+        except (KeyboardInterrupt, GeneratorExit):
+            raise
+        except BaseException as exc:
+            # What stopped the ledger wins over what a node or a task group made of it.
+            return self._caught(ledger.stopped or control_of(exc))
+        else:
+            # A node swallowed the control error; the turn stops all the same.
+            return self._caught(ledger.stopped) if ledger.stopped is not None else outcome
+        finally:
+            ledger.close()
+            current_turn.reset(token)
+
+    def _work(self) -> Outcome:
         if self.claimed.kind == "resolve":
             return self._resolve()
         if self.claimed.kind == "amend" and (amended := amend.run(self)) is not None:
@@ -96,24 +117,16 @@ class Turn:
         if gone := self._missing_nodes(graph):
             reason = f"graph {graph.name} has no node {', '.join(gone)}, where this thread stands"
             return Outcome(Kind.INCOMPATIBLE, reason, delay=self._left())
-        ledger = Ledger(self.claim)
-        token = current_turn.set(ledger)
-        try:
-            step = self._look(graph)
-            if step is not _NOTHING:
+        step = self._look(graph)
+        if step is not _NOTHING:
+            try:
                 self._drive(graph, step)
-            if ledger.stopped is not None:
-                # A node swallowed the control error; the turn stops all the same.
-                raise ledger.stopped
-            return reached(step, self._judge(graph), self.saver)
-        except (ClaimLost, Control, GraphDrained, SystemExit, Exception) as exc:
-            if is_invalid_resume(exc) and self.claimed.kind == "answer":
+            except Exception as exc:
+                if not (is_invalid_resume(exc) and self.claimed.kind == "answer"):
+                    raise
                 # Nothing of the answer was kept: the question is asked again.
                 return replace(self._judge(graph), error=failures.describe(exc))
-            return self._caught(exc)
-        finally:
-            ledger.close()
-            current_turn.reset(token)
+        return reached(step, self._judge(graph), self.saver)
 
     def _look(self, graph: RegisteredGraph) -> Any:
         """What LangGraph is to be given: input, None (go on), a Command, or nothing."""
@@ -166,8 +179,8 @@ class Turn:
 
     def _judge(self, graph: RegisteredGraph) -> Outcome:
         """Done or waiting; decided from the tasks, never from ``next`` alone."""
-        root = self.saver.root
-        if not (root and root.interrupted()) and not graph.has_breakpoints:
+        root, known = self.saver.root, self.saver.root_is_known
+        if known and not (root and root.interrupted()) and not graph.has_breakpoints:
             return Outcome(Kind.DONE, fingerprint=graph.fingerprint)
         questions = [question_of(i) for i in self._interrupts()]
         if not questions:
@@ -221,35 +234,32 @@ class Turn:
                 return Outcome(kind, failures.describe(exc))
 
     def _finish(self, following: dict[str, Any] | None) -> Claimed | None:
-        settings = self.slot.settings
-        outcome = give_up(self.outcome, self.claimed.failing_for, settings.give_up_after)
-        delay = outcome.delay
-        if delay is None:
-            delay = 0.0
-            if outcome.kind is Kind.RETRY:
-                delay = backoff(
-                    self.claimed.failures,
-                    settings.backoff_base,
-                    settings.backoff_max,
-                    self.slot.rng,
-                )
-        self.outcome = outcome
+        written = self._ending(self.outcome)
         failpoint("turn.before_commit", self.place)
         if shutdown.requested():
             # What is claimed now could only be released again.
             following = None
-        reply = self._end(delay, following)
-        return reply if reply.result == "claimed" else None
-
-    def _end(self, delay: float, following: dict[str, Any] | None) -> Claimed:
         try:
-            return self.claim.finish(end(self.outcome, self.claimed.seq, delay), following)
+            reply = self.claim.finish(written, following)
         except WriteRefused as refused:
             # The rows can't be written, the reason can: the turn ends without them.
             kind = Kind.RETRY if refused.transient else Kind.DEAD
-            self.outcome = Outcome(kind, str(refused))
-            written = end(self.outcome, self.claimed.seq, self.slot.settings.backoff_base)
-            return self.claim.finish(written, following)
+            reply = self.claim.finish(self._ending(Outcome(kind, str(refused))), None)
+        return reply if reply.result == "claimed" else None
+
+    def _ending(self, outcome: Outcome) -> dict[str, Any]:
+        """What ``fleet.finish`` is to write for this outcome, which becomes the turn's."""
+        settings = self.slot.settings
+        self.outcome = give_up(outcome, self.claimed.failing_for, settings.give_up_after)
+        delay = self.outcome.delay
+        if delay is None and self.outcome.kind is Kind.RETRY:
+            delay = backoff(
+                self.claimed.failures,
+                settings.backoff_base,
+                settings.backoff_max,
+                self.slot.rng,
+            )
+        return end(self.outcome, self.claimed.seq, delay or 0.0)
 
     # Looking things up
 

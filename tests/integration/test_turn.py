@@ -1,15 +1,21 @@
 """A whole turn in this process, against real servers."""
 
+import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from graphs.registry import Registry
+from infra.migrate import register_graphs
 from infra.settings import get_settings
 from producers import Fleet
-from tests.harness import Database, Shop
+from tests.harness import Database, Shop, eventually
 from workers.drain import drain
 from workers.slot import Slot
+
+UNRULY = Path(__file__).parents[1] / "graphs" / "unruly.py"
 
 
 @pytest.fixture
@@ -71,3 +77,62 @@ def test_a_lost_session_ends_the_turn_and_the_next_one_has_a_new_session(
     assert done[-1]["outcome"] == "done"
     assert slot.connection().info.backend_pid != before
     assert shop.refunds(order) == 1
+
+
+@pytest.fixture
+def unruly(shop: Shop, settings_env: None, tmp_path: Path, database: Database) -> Iterator[Slot]:
+    """A slot for the graphs of tests/graphs/unruly.py."""
+    names = ("covers", "groups", "measures", "gives_up")
+    file = tmp_path / "langgraph.json"
+    file.write_text(json.dumps({"graphs": {n: f"{UNRULY}:{n}" for n in names}}))
+    registry = Registry.load(file)
+    with database.connect() as conn:
+        register_graphs(conn, registry.described())
+    made = Slot(get_settings(), registry, "fleet")
+    yield made
+    made.disconnect()
+
+
+@pytest.mark.parametrize("graph", ["covers", "groups"])
+def test_what_stopped_an_effect_is_not_covered_up(graph: str, unruly: Slot, fleet: Fleet) -> None:
+    """A node that raises something else, or a task group, leaves it a retry."""
+    receipt = fleet.submit(graph, "A", {})
+    (turn,) = drain(unruly, receipt.thread_id)
+    assert turn["outcome"] == "retry"
+    (message,) = fleet.status(receipt.thread_id).messages
+    assert (message.status, message.failures, message.crashes) == ("pending", 1, 0)
+
+
+def test_a_value_that_is_almost_a_float_is_told(unruly: Slot, fleet: Fleet) -> None:
+    """LangGraph's serializer refuses it too: the message is dead with the reason."""
+    receipt = fleet.submit("measures", "A", {})
+    (turn,) = drain(unruly, receipt.thread_id)
+    assert turn["outcome"] == "dead"
+    assert "Celsius" in (fleet.status(receipt.thread_id).last_error or "")
+
+
+def test_a_node_that_cancels_itself_has_failed(unruly: Slot, fleet: Fleet) -> None:
+    """An error that is no Exception ends the turn as any other, and the thread is free."""
+    receipt = fleet.submit("gives_up", "A", {})
+    (turn,) = drain(unruly, receipt.thread_id)
+    assert turn["outcome"] == "retry"
+    assert "CancelledError" in (fleet.status(receipt.thread_id).last_error or "")
+
+
+def test_a_fault_of_ours_leaves_no_lock(
+    slot: Slot, fleet: Fleet, database: Database, shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session goes with it, so that the sweep can hand the message on."""
+
+    def fail(*_: Any) -> None:
+        raise RuntimeError("a fault")
+
+    receipt = fleet.submit("refund", shop.new_order("20.00"), {"user_id": "u_42"})
+    monkeypatch.setattr("workers.turn.lift", fail)
+    with pytest.raises(RuntimeError, match="a fault"):
+        drain(slot, receipt.thread_id)
+    eventually(
+        lambda: database.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
+    )
+    monkeypatch.undo()
+    assert drain(slot, receipt.thread_id)[-1]["outcome"] == "done"

@@ -1,0 +1,62 @@
+"""Nodes that get in the way of control errors, or keep what no serializer knows."""
+
+import asyncio
+from typing import Any
+
+import httpx
+from langgraph.graph import END, START, StateGraph
+from typing_extensions import TypedDict
+
+from graphs.effects import effect
+from graphs.retries import Retry
+
+
+class State(TypedDict, total=False):
+    celsius: float
+
+
+class Celsius(float):
+    """A float, and yet none to strict writers."""
+
+
+@effect("unruly.pay", on_doubt="resend", retry=Retry(attempts=1))
+def pay(*, request_id: str) -> str:
+    raise httpx.ConnectError("nobody there")
+
+
+@effect("unruly.apay", on_doubt="resend", retry=Retry(attempts=1))
+async def apay(*, request_id: str) -> str:
+    raise httpx.ConnectError("nobody there")
+
+
+def covering(state: State) -> State:
+    try:
+        pay()
+    except BaseException as exc:
+        raise ValueError("covered up") from exc
+    return {}
+
+
+async def grouping(state: State) -> State:
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(apay())
+    return {}
+
+
+def measuring(state: State) -> State:
+    return {"celsius": Celsius(20.5)}
+
+
+def giving_up(state: State) -> State:
+    raise asyncio.CancelledError
+
+
+def _of(node: Any) -> Any:
+    builder = StateGraph(State)
+    builder.add_node("node", node)
+    builder.add_edge(START, "node")
+    builder.add_edge("node", END)
+    return builder.compile()
+
+
+covers, groups, measures, gives_up = map(_of, (covering, grouping, measuring, giving_up))
