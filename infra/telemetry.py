@@ -9,6 +9,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Iterator
+from contextvars import ContextVar
 from logging.handlers import WatchedFileHandler
 from typing import Any, Literal, TextIO
 
@@ -24,9 +25,23 @@ Format = Literal["auto", "json", "text"]
 #: Libraries whose lines per request hold URLs, and so ids.
 _TALKATIVE = ("httpx", "httpcore", "urllib3")
 
+#: thread, message and epoch of the turn under way. Put together for a line that is written
+#: only: a turn that logs nothing pays for setting this.
+_turn: ContextVar[tuple[str, str, int] | None] = ContextVar("fleet_turn", default=None)
+
+
+def _name_turn(_: Any, __: str, event: EventDict) -> EventDict:
+    turn = _turn.get()
+    if turn is not None:
+        for name, value in zip(("thread", "message", "epoch"), turn, strict=True):
+            event.setdefault(name, value)
+    return event
+
+
 # In each record, whichever library made it.
 _SHARED: list[Processor] = [
     structlog.contextvars.merge_contextvars,
+    _name_turn,
     structlog.stdlib.add_log_level,
     structlog.stdlib.add_logger_name,
 ]
@@ -77,11 +92,11 @@ def configure(
 @contextlib.contextmanager
 def bound(thread: str, message: str, epoch: int) -> Iterator[None]:
     """Name the turn in every line that is logged meanwhile, by its nodes too."""
-    tokens = structlog.contextvars.bind_contextvars(thread=thread, message=message, epoch=epoch)
+    token = _turn.set((thread, message, epoch))
     try:
         yield
     finally:
-        structlog.contextvars.reset_contextvars(**tokens)
+        _turn.reset(token)
 
 
 def _formatter(as_text: bool, colors: bool, rule: Rule) -> ProcessorFormatter:

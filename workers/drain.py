@@ -1,17 +1,18 @@
 """Drain: serve the thread that a wake-up names, then whatever mail is due.
 
 A wake-up that found its thread busy is never lost: the holder looks for more mail of that
-thread in the transaction that ends its turn, and before a task returns, the queue's due
-mail is taken straight from Postgres. So under load the broker's cost is paid once for
-many turns.
+thread in the transaction that ends its turn, and before a task returns, due mail is
+taken straight from Postgres: of the wake-up's queue first, then of the worker's others. So
+under load the broker's cost is paid once for many turns.
 """
 
 import logging
 import time
 from typing import Any
 
-from infra.sql import query
-from producers.wakeup import NO_LIMIT, Wake, publish_many
+from infra import metrics
+from infra.telemetry import bound
+from producers.wakeup import publish_many
 from workers import shutdown
 from workers.claim import Claimed
 from workers.gate import gate
@@ -77,7 +78,17 @@ def _wait_for_gate() -> None:
 def _serve(slot: Slot, claimed: Claimed, done: list[dict[str, Any]], last: bool) -> Claimed | None:
     slot.tenant = claimed.tenant
     turn = Turn(slot, claimed)
-    following = turn.run(None if last else slot.following())
+    started = time.monotonic()
+    with bound(claimed.thread_id, claimed.message_id, claimed.epoch):
+        following = turn.run(None if last else slot.following())
+        log.info(
+            "turn of %s: message %s, epoch %s, %s",
+            claimed.thread_id,
+            claimed.message_id,
+            claimed.epoch,
+            turn.outcome.kind,
+        )
+    metrics.turn(claimed.graph, str(turn.outcome.kind), time.monotonic() - started)
     done.append(
         {
             "thread_id": claimed.thread_id,
@@ -86,13 +97,6 @@ def _serve(slot: Slot, claimed: Claimed, done: list[dict[str, Any]], last: bool)
             "outcome": str(turn.outcome.kind),
         }
     )
-    log.info(
-        "turn of %s: message %s, epoch %s, %s",
-        claimed.thread_id,
-        claimed.message_id,
-        claimed.epoch,
-        turn.outcome.kind,
-    )
     return following
 
 
@@ -100,6 +104,5 @@ def _hand_over(slot: Slot, done: list[dict[str, Any]]) -> None:
     """Wake somebody else when this task stops with mail left."""
     if not done or (done[-1]["outcome"] == Kind.LOST):
         return
-    row = slot.connection().execute(query("next_due"), {"queue": slot.queue}).fetchone()
-    if row is not None:
-        publish_many(slot.broker, [Wake(slot.queue, row[0], NO_LIMIT)])
+    if (wake := slot.due()) is not None:
+        publish_many(slot.broker, [wake])

@@ -10,7 +10,8 @@ import os
 import random
 import socket
 import threading
-from collections.abc import Coroutine
+from collections import deque
+from collections.abc import Coroutine, Iterable
 from typing import Any
 
 import orjson
@@ -22,7 +23,8 @@ from graphs.registry import RegisteredGraph, Registry
 from infra.failpoints import failpoint
 from infra.postgres import connect
 from infra.settings import Settings
-from producers.wakeup import broker
+from infra.sql import query
+from producers.wakeup import NO_LIMIT, Wake, broker
 from workers import inline, revisits
 from workers.claim import Claimed, claim, claim_next
 from workers.keeper import Keeper
@@ -35,11 +37,18 @@ class Slot:
     """Serves one turn at a time. Not shared between threads, but for its keeper."""
 
     def __init__(
-        self, settings: Settings, registry: Registry, queue: str, worker: str | None = None
+        self,
+        settings: Settings,
+        registry: Registry,
+        queue: str,
+        worker: str | None = None,
+        others: Iterable[str] = (),
     ) -> None:
         self.settings = settings
         self.registry = registry
-        self.queue = queue
+        #: The worker's queues; due mail is taken from the first one while it has some.
+        self.queues = deque((queue, *others))
+        self._consumed = frozenset(self.queues)
         # `fleet workers` finds what a worker runs by the first part.
         self.owner = f"{worker or socket.gethostname()}:{os.getpid()}:{threading.get_ident()}"
         self.serde = JsonPlusSerializer()
@@ -93,18 +102,50 @@ class Slot:
             failpoint("claim.after_commit")
         return found
 
+    def begin_with(self, queue: str) -> None:
+        """Take due mail from this queue first: a wake-up came from it.
+
+        One that the worker was not started with (`celery control add_consumer`) is looked
+        at until a wake-up comes from another.
+        """
+        if queue != self.queues[0]:
+            # The one served last goes behind the others.
+            self.queues.rotate(-1)
+            rest = [q for q in self.queues if q != queue and q in self._consumed]
+            self.queues = deque((queue, *rest))
+
     def claim_next(self) -> Claimed:
-        """Claim the queue's next due mail, or say 'empty' in ``result``."""
+        """Claim the next due mail of the first queue, or say 'empty' in ``result``.
+
+        An empty queue goes behind the worker's others, which are looked at in turn.
+        """
+        found = self._claim_next()
+        for _ in range(len(self.queues) - 1):
+            if found.result == "claimed":
+                break
+            self.queues.rotate(-1)
+            found = self._claim_next()
+        return found
+
+    def _claim_next(self) -> Claimed:
         return claim_next(
-            self.connection(), self.queue, self.tenant, self.owner, self.settings.max_crashes
+            self.connection(), self.queues[0], self.tenant, self.owner, self.settings.max_crashes
         )
+
+    def due(self) -> Wake | None:
+        """A wake-up for due mail of the first queue that has some."""
+        for queue in self.queues:
+            row = self.connection().execute(query("next_due"), {"queue": queue}).fetchone()
+            if row is not None:
+                return Wake(queue, row[0], NO_LIMIT)
+        return None
 
     def following(self) -> dict[str, Any]:
         """What ``fleet.finish`` needs to claim again in the same round trip."""
         return {
             "owner": self.owner,
             "max_crashes": self.settings.max_crashes,
-            "queue": self.queue,
+            "queue": self.queues[0],
             "tenant": self.tenant,
         }
 

@@ -5,10 +5,12 @@ lazily by the process or thread that serves.
 """
 
 import contextlib
+import functools
 import gc
 import logging
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import psycopg
@@ -23,7 +25,6 @@ from infra.masking import mask, mask_text
 from infra.migrate import register_graphs, require_migrated
 from infra.postgres import connect, refuse_transaction_pooler
 from infra.settings import get_settings
-from infra.sql import query
 from producers.wakeup import NO_LIMIT, VERSION, Wake, publish_many
 from workers import health, metrics, shutdown
 from workers.app import app
@@ -40,8 +41,9 @@ _heart: health.Heart | None = None
 _slots = threading.local()
 #: Seconds for the consumer to let go of its queues.
 _PATIENCE = 0.4
-#: This worker's name; set before the fork.
+#: This worker's name and the queues it was started with; set before the fork.
 _name: str | None = None
+_queues: tuple[str, ...] = ()
 
 
 class TurnsRequest(Request):  # type: ignore[misc]
@@ -80,19 +82,29 @@ def turns(thread_id: str = "", *_: Any, v: int = VERSION, **__: Any) -> list[dic
     Returns what was done, ``[{"thread_id", "seq", "epoch", "outcome"}]``.
     """
     try:
+        slot = _slot()
+        slot.begin_with(_came_from(slot.queues[0]))
         if v > VERSION:
-            return _serve_others(v)
+            return _serve_others(slot, v)
         if shutdown.requested() or leftovers.hand_on(thread_id):
             # What is claimed now could only be released again, or left once more.
-            return _hand_back(thread_id)
-        return mask(drain(_slot(), thread_id))  # type: ignore[no-any-return]
+            return _hand_back(slot, thread_id)
+        return mask(drain(slot, thread_id))  # type: ignore[no-any-return]
     except (psycopg.OperationalError, FleetError) as exc:
         # The mail is safe in Postgres; the sweeper wakes somebody when it is back.
         log.error("no turn of %s for now: %s", thread_id, str(exc).strip())
         return []
 
 
-def _serve_others(version: int) -> list[dict[str, Any]]:
+def _came_from(default: str) -> str:
+    """The queue that the wake-up lay in."""
+    where = turns.request.delivery_info or {}
+    key = where.get("routing_key")
+    # Without an exchange the routing key is the queue's name; with one it may be anything.
+    return key if key and (key in _queues or not where.get("exchange")) else default
+
+
+def _serve_others(slot: Slot, version: int) -> list[dict[str, Any]]:
     """A wake-up of a newer release says we know not what: serve what is due, if anything."""
     log.warning(
         "a wake-up of version %s is newer than this worker, which knows version %s: other due "
@@ -100,15 +112,13 @@ def _serve_others(version: int) -> list[dict[str, Any]]:
         version,
         VERSION,
     )
-    slot = _slot()
-    due = slot.connection().execute(query("next_due"), {"queue": slot.queue}).fetchone()
-    return [] if due is None else mask(drain(slot, due[0]))
+    due = slot.due()
+    return [] if due is None else mask(drain(slot, due.thread_id))
 
 
-def _hand_back(thread_id: str) -> list[dict[str, Any]]:
+def _hand_back(slot: Slot, thread_id: str) -> list[dict[str, Any]]:
     """Leave the wake-up to another worker. When that fails the sweeper wakes somebody."""
-    slot = _slot()
-    publish_many(slot.broker, [Wake(slot.queue, thread_id, NO_LIMIT)])
+    publish_many(slot.broker, [Wake(slot.queues[0], thread_id, NO_LIMIT)])
     return []
 
 
@@ -124,24 +134,50 @@ def _slot() -> Slot:
     slot: Slot | None = getattr(_slots, "slot", None)
     if slot is None:
         settings = get_settings()
-        slot = _slots.slot = Slot(settings, registry(), settings.queue, _name)
+        queue, *others = _queues or (settings.queue,)
+        slot = _slots.slot = Slot(settings, registry(), queue, _name, others)
     return slot
 
 
+def _or_exit(begin: Callable[..., None]) -> Callable[..., None]:
+    """End the worker, with one sentence, where a step of its start fails.
+
+    Celery's signals swallow every Exception: it would go on without that step.
+    """
+
+    @functools.wraps(begin)
+    def run(*args: Any, **kwargs: Any) -> None:
+        try:
+            begin(*args, **kwargs)
+        except FleetError as exc:
+            sys.exit(f"error: {exc}")
+        except psycopg.Error as exc:
+            said = (exc.diag.message_primary or str(exc).strip()).rstrip(".")
+            sys.exit(
+                f"error: Postgres refused what a worker needs at its start: {said}. Let the user "
+                "of FLEET_POSTGRES_URL do that, or start the worker again."
+            )
+        except Exception as exc:
+            log.debug("the worker's start failed", exc_info=True)
+            sys.exit(f"error: the worker could not start: {type(exc).__name__}: {exc}.")
+
+    return run
+
+
+@_or_exit
 def _check(sender: Any = None, **_: Any) -> None:
     """Refuse to start where the guarantees would not hold; make the graphs known."""
-    global _name
-    _name = getattr(sender, "hostname", None)
-    try:
-        url = get_settings().require_postgres()
-        refuse_transaction_pooler(url)
-        with contextlib.closing(connect(url, "fleet-check")) as conn:
-            require_migrated(conn)
-            register_graphs(conn, registry().described())
-    except FleetError as exc:
-        sys.exit(f"error: {exc}")
+    global _name, _queues
+    _name = sender.hostname
+    _queues = tuple(queue.name for queue in sender.app.amqp.queues.consume_from.values())
+    url = get_settings().require_postgres()
+    refuse_transaction_pooler(url)
+    with contextlib.closing(connect(url, "fleet-check")) as conn:
+        require_migrated(conn)
+        register_graphs(conn, registry().described())
 
 
+@_or_exit
 def _count(**_: Any) -> None:
     """Before graphs are loaded: one of them may import what counts."""
     metrics.prepare(get_settings())
@@ -157,17 +193,17 @@ def _spare_collections() -> None:
     gc.set_threshold(10_000, 20, 20)
 
 
+@_or_exit
 def _start_sweeper(sender: Any = None, **_: Any) -> None:
     global _sweeper, _heart
-    queues = [q.name for q in sender.controller.app.amqp.queues.consume_from.values()]
     pool = sender.controller.pool
     _sweeper = Sweeper(
         get_settings(),
         worker=sender.hostname,
-        queues=queues,
+        queues=[*_queues],
         slots=int(sender.controller.concurrency),
         pool=type(pool).__module__.rsplit(".", 1)[-1],
-        hold=lambda wanted: _hold(sender, queues, wanted),
+        hold=lambda wanted: _hold(sender, [*_queues], wanted),
     )
     _sweeper.start()
     _heart = health.begin(get_settings().heartbeat_file, sender, _sweeper.round_at)

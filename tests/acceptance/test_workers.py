@@ -217,6 +217,17 @@ def test_a_worker_refuses_a_database_without_migrations(
     assert "lacks" in said and "fleet migrate" in said
 
 
+def test_a_worker_refuses_a_database_that_it_may_not_use(
+    database: Database, fleet_settings: dict[str, Any], tmp_path: Path
+) -> None:
+    """A role without rights on our tables: Postgres' own words, and no worker unchecked."""
+    database.fetch("DROP ROLE IF EXISTS nobody_here")
+    database.fetch("CREATE ROLE nobody_here LOGIN PASSWORD 'x'")
+    url = re.sub("//[^@]*@", "//nobody_here:x@", database.url)
+    said = refusal(tmp_path, **fleet_settings | {"postgres_url": url})
+    assert "permission denied" in said and "FLEET_POSTGRES_URL" in said
+
+
 @pytest.mark.parametrize("takes_options", [True, False])
 def test_a_worker_refuses_a_transaction_pooler(
     takes_options: bool, database: Database, broker: Broker, tmp_path: Path
