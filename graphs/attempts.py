@@ -19,6 +19,7 @@ from graphs.errors import EffectArgumentsChanged, EffectFailed, ResultUnstorable
 from graphs.ledger import Call, Ledger, Recorded, Result
 from graphs.results import Codec, Unstorable
 from graphs.retries import Retry, Tries
+from infra import metrics
 from infra.failpoints import failpoint
 
 log = logging.getLogger("fleet.effects")
@@ -123,6 +124,7 @@ class Attempts:
     def _finished(self, recorded: Recorded) -> Any:
         state: Any = recorded.state
         call = self.call
+        metrics.effect(self.spec.policy, "replayed")
         return self._outcome(
             Result(call.request_id, state, recorded.result, recorded.error, recorded.attempts, None)
         )
@@ -248,6 +250,7 @@ class Attempts:
 
     def _record(self, result: Result, at_once: bool) -> None:
         self.ledger.record(self.call, result, at_once)
+        metrics.effect(self.spec.policy, result.state)
 
     def _replay(self, args_hash: str, result: Result) -> Any:
         self._same_arguments(args_hash)
@@ -282,6 +285,7 @@ class Attempts:
         return kind(self.call.name, self.call.request_id, error.get("status"), detail)
 
     def _in_doubt(self, reason: str) -> InDoubt:
+        metrics.effect(self.spec.policy, "in_doubt")
         return InDoubt(self.call.request_id, self.call.name, reason)
 
     def _name(self) -> str:

@@ -17,6 +17,7 @@ from psycopg.types.json import Jsonb
 
 from graphs.control import Cancelled, ClaimLost, Control
 from graphs.ledger import Intent, Recorded, Result
+from infra import metrics
 from infra.failpoints import failpoint
 from infra.sql import query
 from workers.buffer import WriteBuffer
@@ -261,6 +262,8 @@ class Claim:
                     Jsonb(end),
                     None if following is None else Jsonb(following),
                 ),
+                "end",
+                len(blob),
             )
             self.close()
             failpoint("turn.after_commit")
@@ -293,6 +296,8 @@ class Claim:
                     blob,
                     body,
                 ),
+                "flush" if intent is None else "intent",
+                len(blob),
             )
             if intent is not None and intent.effect_key and reply.state in ("new", "intent"):
                 self._keys.add(intent.effect_key)
@@ -300,7 +305,11 @@ class Claim:
             self.stop_requested = self.stop_requested or reply.stop
             return reply
 
-    def _execute(self, kind: type[T], query: LiteralString, args: Any) -> T:
+    def _execute(
+        self, kind: type[T], query: LiteralString, args: Any, purpose: str, size: int
+    ) -> T:
+        """``purpose``, ``size`` in bytes: for the metrics."""
+        started = time.monotonic()
         try:
             row = _fetch(self.conn, kind, query, args)
         except psycopg.Error as exc:
@@ -314,4 +323,5 @@ class Claim:
             self._poison = exc
             raise StateUnstorable(self.thread_id, exc) from exc
         self._confirmed = self._heard = time.monotonic()
+        metrics.barrier(purpose, self._confirmed - started, size)
         return row
