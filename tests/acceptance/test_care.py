@@ -97,7 +97,42 @@ def test_a_worker_logs_json_without_personal_data(it: Standing, worker: Worker) 
     assert not any("HTTP Request" in line["event"] for line in lines)
 
 
+def test_lines_of_a_turn_name_it(it: Standing, worker: Worker) -> None:
+    """thread, message and epoch, as fields."""
+    order = it.order()
+    it.ends(f"refund:{order}")
+
+    def line() -> dict[str, Any] | None:
+        found = [json.loads(x) for x in worker.log().splitlines() if f"turn of refund:{order}" in x]
+        return found[0] if found else None
+
+    found = eventually(line)
+    assert found is not None
+    assert (found["thread"], found["message"]) == (f"refund:{order}", f"start-{order}")
+    assert isinstance(found["epoch"], int)
+
+
 # Metrics
+
+
+def test_turns_effects_and_barriers_are_counted(it: Standing, port: int) -> None:
+    """By graph, policy, purpose and outcome; over all processes of the pool."""
+
+    def counted() -> dict[str, float]:
+        return page(port)
+
+    done = 'fleet_turn_duration_seconds_count{graph="refund",outcome="done"}'
+    before = counted()
+    for order in [it.order() for _ in range(4)]:
+        it.ends(f"refund:{order}")
+    after = eventually(lambda: (found := counted())[done] - before.get(done, 0.0) >= 4 and found)
+    assert after[done] - before.get(done, 0.0) == 4
+    effects = 'fleet_effects_total{outcome="done",policy="resend"}'
+    assert after[effects] - before.get(effects, 0.0) == 8
+    for kind in ("intent", "end"):
+        name = f'fleet_barrier_duration_seconds_count{{kind="{kind}"}}'
+        assert after[name] > before.get(name, 0.0)
+    assert after["fleet_barrier_bytes_total"] > before.get("fleet_barrier_bytes_total", 0.0)
 
 
 def test_the_page_shows_what_is_documented(it: Standing, port: int) -> None:
