@@ -59,6 +59,8 @@ class Settings(BaseSettings):
     queue: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")] = "fleet"
 
     turn_timeout: Seconds = 600
+    #: What a node gets to return in once its turn was taken away.
+    hung_grace: Seconds = 30
     give_up_after: Seconds = 86400
     max_crashes: Count = 3
     backoff_base: Seconds = 1.0

@@ -12,13 +12,17 @@ _PATIENCE = 5.0
 
 
 class Gate:
-    """Many ordinary turns, or one that runs alone; those waiting to be alone go first."""
+    """Many ordinary turns, or one that runs alone; those waiting to be alone go first.
+
+    Each Python thread is inside at most once.
+    """
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._ordinary = 0
-        self._alone = 0
-        self._running_alone = False
+        self._ordinary: set[int] = set()
+        #: Waiting to be alone, or alone.
+        self._alone: set[int] = set()
+        self._running_alone: int | None = None
 
     @contextmanager
     def ordinary(self) -> Iterator[bool]:
@@ -26,41 +30,44 @@ class Gate:
 
         Not waited for: a claimed message would be counted with the crash of the other.
         """
+        me = threading.get_ident()
         with self._changed:
             entered = not self._alone
-            self._ordinary += entered
+            if entered:
+                self._ordinary.add(me)
         try:
             yield entered
         finally:
-            self._leave(ordinary=entered)
+            self.forget(me)
 
     @contextmanager
     def alone(self, still_waiting: Callable[[], None]) -> Iterator[None]:
         """Wait until nobody else is inside; ``still_waiting`` is called every five seconds."""
+        me = threading.get_ident()
         with self._changed:
-            self._alone += 1
+            self._alone.add(me)
         try:
             with self._changed:
-                while self._ordinary or self._running_alone:
+                while self._ordinary or self._running_alone is not None:
                     if not self._changed.wait(_PATIENCE):
                         still_waiting()
-                self._running_alone = True
-            try:
-                yield
-            finally:
-                self._running_alone = False
+                self._running_alone = me
+            yield
         finally:
-            self._leave(alone=1)
+            self.forget(me)
 
     def wait(self) -> bool:
         """Wait until an ordinary turn may enter, at most five seconds; whether it may."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._alone, _PATIENCE)
 
-    def _leave(self, ordinary: int = 0, alone: int = 0) -> None:
+    def forget(self, thread: int) -> None:
+        """This Python thread has left, or hangs and will be waited for no more."""
         with self._changed:
-            self._ordinary -= ordinary
-            self._alone -= alone
+            self._ordinary.discard(thread)
+            self._alone.discard(thread)
+            if self._running_alone == thread:
+                self._running_alone = None
             self._changed.notify_all()
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import psycopg
 from celery import Task, signals
+from celery.concurrency.thread import TaskPool as ThreadsPool
 from celery.exceptions import WorkerLostError
 from celery.worker.request import Request
 
@@ -29,6 +30,7 @@ from producers.wakeup import NO_LIMIT, VERSION, Wake, publish_many
 from workers import health, metrics, shutdown
 from workers.app import app
 from workers.drain import drain
+from workers.hung import hung
 from workers.leftovers import leftovers
 from workers.slot import Slot
 from workers.sweeper import Sweeper
@@ -197,6 +199,8 @@ def _spare_collections() -> None:
 def _start_sweeper(sender: Any = None, **_: Any) -> None:
     global _sweeper, _heart
     pool = sender.controller.pool
+    if isinstance(pool, ThreadsPool):
+        hung.slots = int(sender.controller.concurrency)
     _sweeper = Sweeper(
         get_settings(),
         worker=sender.hostname,

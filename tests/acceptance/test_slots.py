@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,9 +16,10 @@ HARMLESS = {"user_id": "harmless"}
 
 @pytest.fixture
 def graphs_file(tmp_path: Path, database: Database) -> Path:
-    """Two graphs, each with a queue of its own."""
+    """Two graphs, each with a queue of its own, and one that hangs."""
     graph = f"{ROOT}/tests/graphs/deadly.py:graph"
-    graphs = {name: {"path": graph, "queue": name} for name in ("fleet", "slow")}
+    graphs: dict[str, Any] = {n: {"path": graph, "queue": n} for n in ("fleet", "slow")}
+    graphs["hanging"] = f"{ROOT}/tests/graphs/hanging.py:graph"
     path = tmp_path / "graphs.json"
     path.write_text(json.dumps({"graphs": graphs}))
     database.register(path)
@@ -53,3 +55,47 @@ def test_a_worker_of_two_queues_finds_the_mail_of_both(
     push(broker.client, [Wake("slow", found[-1].thread_id, NO_LIMIT)])
     for receipt in found:
         assert fleet.wait(receipt.thread_id, 20).status == "done"
+
+
+# Nodes that do not return
+
+QUICK = {"turn_timeout": 1, "pulse_interval": 0.1, "hung_grace": 0.5}
+GIVEN_UP = "does not return although its turn was taken away"
+
+
+def hang(fleet: Fleet, key: str, folder: Path) -> str:
+    """A thread whose node hangs, once it does."""
+    begun = folder / f"{key}-hangs"
+    thread = fleet.submit("hanging", key, {"user_id": str(begun)}).thread_id
+    eventually(begun.exists, 20)
+    return thread
+
+
+def test_a_node_that_does_not_return_costs_its_process(
+    graphs_file: Path, workers: Workers, fleet: Fleet, tmp_path: Path
+) -> None:
+    """The only slot of a worker is free again: a new process finishes the thread."""
+    worker = workers.start(concurrency=1, graphs_file=graphs_file, **QUICK)
+    (before,) = worker.pool_pids()
+    thread = hang(fleet, "A", tmp_path)
+    assert fleet.wait(thread, 20).status == "done"
+    assert f"a node of {thread} {GIVEN_UP}: this process ends" in worker.log()
+    assert before not in worker.pool_pids()
+    assert worker.child.poll() is None
+
+
+def test_a_process_of_threads_ends_when_all_of_its_slots_hang(
+    graphs_file: Path, workers: Workers, fleet: Fleet, tmp_path: Path
+) -> None:
+    """Not for one of two: the other goes on, and does what that one was to do."""
+    worker = workers.start(pool="threads", concurrency=2, graphs_file=graphs_file, **QUICK)
+    first = hang(fleet, "A", tmp_path)
+    assert fleet.wait(first, 30).status == "done"
+    assert f"a node of {first} {GIVEN_UP}: 1 of this worker's 2 slots" in worker.log()
+    assert worker.child.poll() is None
+
+    second = hang(fleet, "B", tmp_path)
+    assert worker.child.wait(20) == 1
+    assert f"a node of {second} {GIVEN_UP}: this process ends" in worker.log()
+    workers.start(concurrency=1, graphs_file=graphs_file)
+    assert fleet.wait(second, 20).status == "done"
