@@ -1,0 +1,139 @@
+"""docs/settings.md, made from the settings: `python -m infra.settings_page > docs/settings.md`.
+
+A setting without a text here, or a text without a setting, is an error, so that the page
+tells of all of them.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from infra.settings import PREFIX, Settings
+
+INTRO = """\
+# Settings
+
+<!-- Made by `python -m infra.settings_page > docs/settings.md`; change it there. -->
+
+Each is read once, when a process starts; the first source that has it wins:
+
+1. an environment variable, by the name below;
+2. the same name in `.env` in the working directory;
+3. `fleet.toml` there, in small letters without the prefix: `turn_timeout = 300`;
+4. the addresses that a running `fleet up` keeps in its data folder.
+
+Every name may end in `_FILE`: `FLEET_POSTGRES_URL_FILE=/run/secrets/postgres_url` reads the
+value from that file. A name that is none, and a value that can't be used, are refused at the
+start, with the name that was probably meant. Workers of one fleet want the same values.
+"""
+
+#: Heading → setting → what it is for.
+SECTIONS = {
+    "Addresses": {
+        "postgres_url": "Postgres, 14 or later: `postgresql://user:password@host/db`. No "
+        "transaction pooler: a claim is a lock of its session.",
+        "redis_url": "The broker, Redis 6.2 or later or Valkey: `redis://:password@host/0`.",
+        "shop_url": "The shop that the `refund` graph calls; `fleet up` brings one.",
+        "graphs_file": "Which graphs there are: see [graphs](graphs.md).",
+        "data_dir": "Data, logs and addresses of `fleet up`; by default `.fleet` here, or a folder "
+        "elsewhere where Postgres could not use that one.",
+    },
+    "Work": {
+        "queue": "Celery's queue of the graphs that name none of their own.",
+        "approval_limit": "`refund` asks a person above this amount.",
+        "turn_timeout": "A turn without progress (a step or an effect) for so long is taken away "
+        "and goes on elsewhere: more than the longest node needs.",
+        "hung_grace": "A node that has not returned so long after its turn was taken away costs "
+        "its process, so that the slot is free again.",
+        "give_up_after": "A message that only failed for so long is dead.",
+        "max_crashes": "A message whose worker died so often is dead.",
+        "backoff_base": "The first wait after a transient failure is up to this; it doubles.",
+        "backoff_max": "No wait between attempts is longer.",
+        "turns_per_task": "A Celery task goes on with other due mail, for at most so many turns.",
+        "wakeups_per_slot": "The queue is given at most so many wake-ups for each slot; the rest "
+        "of a backlog waits in Postgres.",
+    },
+    "Takeover and saving": {
+        "sweep_interval": "How often the leader looks for lost turns and for mail that is due.",
+        "election_interval": "How often the other workers try to lead.",
+        "redelivery_after": "Mail that has been due for so long is woken again.",
+        "flush_after": "Checkpoints of a running turn are committed when they are so old.",
+        "pulse_interval": "How often a slot shows Postgres that its session is alive.",
+    },
+    "Looking on": {
+        "log_format": "`auto` is text on a terminal, else JSON.",
+        "mask_fields": "Further names of fields that logs hide, parted by commas; see "
+        "[data](data.md).",
+        "heartbeat_file": "A file that a live worker keeps fresh, for `fleet ready --live`.",
+        "metrics_port": "A page for Prometheus at this port; see [metrics](metrics.md).",
+        "metrics_host": "The address that it listens on.",
+    },
+    "How long things are kept": {
+        "keep_history_days": "Checkpoints but the last two.",
+        "keep_checkpoints_days": "The last two as well.",
+        "keep_messages_days": "Mail; and for how long its message_id is known.",
+        "keep_questions_days": "Questions and answers.",
+        "keep_effects_days": "The ledger; not shorter than mail and checkpoints.",
+        "keep_keyed_effects_days": "Effects under a business key; not shorter than the ledger.",
+        "keep_threads_days": "The threads themselves; not shorter than all of the above.",
+        "keep_rejected_wakeups_days": "Messages in the queue that were no wake-ups.",
+        "prune_interval": "How often what is over is removed.",
+    },
+    "For tests": {
+        "failpoints": "Where processes are to fail, `effect.after_call=kill:0.1`; the head of "
+        "`infra/failpoints.py` has the form.",
+        "failpoint_log": "A file with a line for each time that one acted.",
+        "failpoint_once": "A folder; each acts once over all processes.",
+    },
+}
+
+_LIMITS = {"exclusiveMinimum": "above", "minimum": "from", "maximum": "to"}
+
+_NOTES = {
+    "How long things are kept": "Of finished threads only, in days since their last change; 0 is "
+    "for ever. What each covers: [data](data.md).\n\n",
+}
+
+
+def page() -> str:
+    """The whole page. Raises ValueError where settings and texts differ."""
+    shapes = Settings.model_json_schema()["properties"]
+    told = [name for texts in SECTIONS.values() for name in texts]
+    if odd := set(told) ^ set(shapes):
+        names = ", ".join(sorted(odd))
+        raise ValueError(f"settings and their texts in {Path(__file__).name} differ: {names}")
+    parts = [INTRO]
+    for heading, texts in SECTIONS.items():
+        rows = [_row(name, shapes[name], text) for name, text in texts.items()]
+        head = f"## {heading}\n\n{_NOTES.get(heading, '')}| name | value | default | for |\n"
+        parts.append(head + "| --- | --- | --- | --- |\n" + "".join(rows))
+    return "\n".join(parts)
+
+
+def _row(name: str, shape: dict[str, Any], text: str) -> str:
+    default = shape.get("default")
+    shown = "" if default in (None, "") else f"`{default}`"
+    return f"| `{PREFIX}{name.upper()}` | {_kind(name, shape)} | {shown} | {text} |\n"
+
+
+def _kind(name: str, shape: dict[str, Any]) -> str:
+    """What may stand there, in words; of a choice the first kind, which is not null."""
+    shape = shape.get("anyOf", [shape])[0]
+    if "enum" in shape:
+        return ", ".join(f"`{value}`" for value in shape["enum"])
+    if name.endswith("_url"):
+        return "URL"
+    if shape["type"] == "string":
+        return "path" if shape.get("format") == "path" else "text"
+    unit = "whole number" if shape["type"] == "integer" else _unit(name)
+    limits = [f"{word} {shape[key]:g}" for key, word in _LIMITS.items() if key in shape]
+    return " ".join([unit, *limits])
+
+
+def _unit(name: str) -> str:
+    if name.endswith("_days"):
+        return "days"
+    return "number" if name == "approval_limit" else "seconds"
+
+
+if __name__ == "__main__":
+    print(page(), end="")
