@@ -32,7 +32,7 @@ def make_graph():
     for kind in ("joke", "story", "poem"):
         builder.add_node(kind, writer(kind))
         builder.add_edge(START, kind)
-    builder.add_node("aggregate", aggregate)
+    builder.add_node("aggregate", aggregate, defer=True)
     builder.add_edge(["joke", "story", "poem"], "aggregate")
     builder.add_edge("aggregate", END)
     return builder
