@@ -190,7 +190,8 @@ class Host:
     def _launching(self, shop_url: str | None) -> Launcher:
         urls = {"postgres_url": self._stack.postgres_url, "redis_url": self._stack.redis_url}
         env = environment(os.environ, **urls, shop_url=shop_url)
-        return Launcher(self._stack, env, Path.cwd())
+        given = self._settings.postgres_url or self._settings.redis_url
+        return Launcher(self._stack, env, Path.cwd(), shared=bool(given))
 
     # Running and ending
 

@@ -3,12 +3,13 @@
 Each is a child of the stack's guard, in a group of its own, and writes to one log.
 """
 
+import hashlib
 import os
 import re
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from infra.devservers import Child, Stack
@@ -41,6 +42,8 @@ class Process:
     child: Child
     log_path: Path
     offset: int
+    #: As Celery and `fleet.workers` know it, if it is a worker.
+    worker: str = ""
 
     def said(self) -> str:
         """Its log since it was started."""
@@ -66,10 +69,16 @@ class Process:
 
 
 class Launcher:
-    """Starts processes of one stack, with one environment, in one folder."""
+    """Starts processes of one stack, with one environment, in one folder.
 
-    def __init__(self, stack: Stack, env: Mapping[str, str], cwd: Path) -> None:
+    ``shared``: its servers are not its own, so its workers' names say whose they are.
+    """
+
+    def __init__(
+        self, stack: Stack, env: Mapping[str, str], cwd: Path, *, shared: bool = False
+    ) -> None:
         self._stack = stack
+        self._shared = shared
         self._env = dict(env)
         self._cwd = cwd
         self._logs = stack.data_dir / "logs"
@@ -81,10 +90,10 @@ class Launcher:
         child = self._stack.spawn(name, argv, self._env | env, log_path, cwd=self._cwd)
         return Process(child, log_path, offset)
 
-    def shop(self, port: int, books: Path) -> tuple[Process, str]:
+    def shop(self, port: int, books: Path, *options: str) -> tuple[Process, str]:
         """Start the dev shop and wait until it listens; gives its address too."""
         argv = [sys.executable, "-m", "infra.shop", "--port", str(port), "--books", str(books)]
-        process = self.launch("shop", argv)
+        process = self.launch("shop", [*argv, *options])
 
         def address() -> str | None:
             found = _LISTENS.search(process.said())
@@ -98,8 +107,9 @@ class Launcher:
         """Start a Celery worker; see `worker_ready`. Options go to Celery."""
         argv = [sys.executable, "-m", "celery", "-A", "workers", "worker"]
         # Mingle would wait a second for the answers of other workers.
-        argv += ["-n", worker_name(name), "-l", "INFO", "--without-mingle", *options]
-        return self.launch(name, argv)
+        known = worker_name(name, self._stack.data_dir if self._shared else None)
+        argv += ["-n", known, "-l", "INFO", "--without-mingle", *options]
+        return replace(self.launch(name, argv), worker=known)
 
     def flower(self, port: int, password: str) -> Process:
         """Start Flower for the user fleet. The list of processes shows no password."""
@@ -108,14 +118,23 @@ class Launcher:
         return self.launch("flower", argv, FLOWER_BASIC_AUTH=f"fleet:{password}")
 
 
-def worker_name(name: str) -> str:
-    """A worker's name as Celery and `fleet.workers` know it."""
+def worker_name(name: str, folder: Path | None = None) -> str:
+    """A worker's name as Celery and `fleet.workers` know it: no other worker of the same
+    servers has it. ``folder``: of this data folder, beside those of others on this host.
+    """
+    if folder is not None:
+        name += "-" + hashlib.sha256(bytes(folder.resolve())).hexdigest()[:6]
     return f"{name}@{socket.gethostname()}"
+
+
+def slot_pid(owner: str) -> int:
+    """The process of a thread's owner, `worker:pid:thread`."""
+    return int(owner.rsplit(":", 2)[1])
 
 
 def worker_ready(process: Process) -> bool:
     """Whether the worker serves. Raises ServerFailed when it has ended instead."""
-    if f"{worker_name(process.child.name)} ready." in process.said():
+    if f"{process.worker} ready." in process.said():
         return True
     process.require_alive()
     return False

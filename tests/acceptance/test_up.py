@@ -1,6 +1,7 @@
 """`fleet up`, as a user runs it: one terminal holds the stack, another one uses it."""
 
 import json
+import re
 import signal
 import socket
 import subprocess
@@ -216,6 +217,9 @@ def test_given_servers_are_used_and_none_is_started(
         assert addresses["postgres"] in database.url and addresses["broker"] in broker.url
         up.json("submit", "refund", "A1001", "--input", '{"user_id": "u_42"}', "--wait", "30")
         assert up.refunds(addresses, "A1001") == 1
+        # Another data folder's worker on this host has another name.
+        (worker,) = up.json("workers")["workers"]
+        assert re.match(r"worker-[0-9a-f]{6}@", worker["worker"])
         assert up.stop(signal.SIGHUP) == 0
     finally:
         up.close()

@@ -10,7 +10,7 @@ from producers.local.addresses import (
     postgres_address,
 )
 from producers.local.following import Followed
-from producers.local.processes import environment
+from producers.local.processes import environment, slot_pid, worker_name
 
 
 def test_addresses_have_no_password() -> None:
@@ -62,3 +62,17 @@ def test_a_childs_environment_has_the_settings_that_are_set() -> None:
     made = environment({"HOME": "/h", "FLEET_QUEUE": "q"}, redis_url="redis://", shop_url=None)
     assert made["FLEET_REDIS_URL"] == "redis://" and made["FLEET_QUEUE"] == "q"
     assert "FLEET_SHOP_URL" not in made and made["HOME"] == "/h"
+
+
+def test_an_owner_names_its_process() -> None:
+    """Whatever the worker is called."""
+    assert slot_pid("w1@host:4711:140") == 4711
+    assert slot_pid("w1@::1:4711:140") == 4711
+
+
+def test_workers_of_two_data_folders_have_names_of_their_own(tmp_path: Path) -> None:
+    """Where they share servers; the same one at each start, and plain with servers of one's own."""
+    one, two = (worker_name("worker", tmp_path / n) for n in "12")
+    assert one != two and one == worker_name("worker", tmp_path / "1")
+    assert {n.partition("@")[2] for n in (one, two)} == {worker_name("worker").partition("@")[2]}
+    assert worker_name("worker").startswith("worker@")
