@@ -35,8 +35,6 @@ _TYPE = re.compile(
 )
 #: How a migration is named that old workers can't live with.
 _POST = ".post.sql"
-#: Seconds after which a worker that says nothing is taken for gone; it speaks every ten.
-SILENT_AFTER = 30.0
 
 
 def migrate(url: str, graphs: Iterable[Mapping[str, Any]] = ()) -> list[str]:
@@ -77,12 +75,12 @@ def migrate_post(url: str) -> list[str]:
 
 
 def _refuse_older_workers(conn: psycopg.Connection[Any], migration: str) -> None:
-    found = conn.execute(query("live_workers"), {"within": SILENT_AFTER}).fetchall()
-    if older := sorted(worker for worker, schema in found if schema < migration):
+    found = conn.execute(query("live_workers")).fetchall()
+    if older := sorted(worker for worker, schema, _ in found if schema < migration):
         raise OlderWorkers(
             f"{migration} is not for workers of an older release, and {len(older)} of them "
             f"run: {', '.join(older)}.",
-            f"Stop them; one that was killed counts for {SILENT_AFTER:.0f} s. Then run it again.",
+            f"Stop them; one that was killed counts for {found[0][2]:.0f} s. Then run it again.",
             workers=older,
         )
 

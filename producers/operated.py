@@ -5,9 +5,6 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict
 
-#: Seconds after which a worker that says nothing is taken for gone (it beats every ten).
-SILENT_AFTER = 30.0
-
 
 class _Told(BaseModel):
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -69,7 +66,8 @@ class Running(_Told):
 
 
 class WorkerRow(_Told):
-    """A worker. draining: it takes no turns; drain_requested: it was told so by `drain`."""
+    """A worker. silent: it has said nothing for so long (silent_for, in seconds) that it is
+    taken for gone; draining: it takes no turns; drain_requested: it was told so by `drain`."""
 
     worker: str
     queues: list[str]
@@ -78,6 +76,7 @@ class WorkerRow(_Told):
     started_at: datetime
     seen_at: datetime
     silent_for: float
+    silent: bool
     draining: bool
     drain_requested: bool
     runs: list[Running] = []
@@ -85,7 +84,7 @@ class WorkerRow(_Told):
     @property
     def state(self) -> str:
         """ready | draining | drained | silent"""
-        if self.silent_for > SILENT_AFTER:
+        if self.silent:
             return "silent"
         if self.draining or self.drain_requested:
             return "draining" if self.runs or not self.draining else "drained"

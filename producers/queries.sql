@@ -141,6 +141,7 @@ SELECT json_build_object(
     'started_at', w.started_at, 'seen_at', w.seen_at, 'draining', w.draining,
     'drain_requested', w.drain_requested,
     'silent_for', extract(epoch FROM (SELECT fleet.now()) - w.seen_at),
+    'silent', w.seen_at < (SELECT fleet.now()) - fleet.silent_after(),
     'runs', (
         SELECT coalesce(json_agg(json_build_object('thread_id', t.thread_id,
             'since', t.updated_at, 'progress_at', t.progress_at) ORDER BY t.updated_at), '[]')

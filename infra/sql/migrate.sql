@@ -29,8 +29,8 @@ INSERT INTO fleet.migrations (name, hash) VALUES (%(name)s, %(hash)s)
 ON CONFLICT (name) DO UPDATE SET hash = EXCLUDED.hash, applied_at = now();
 
 -- name: live_workers
-SELECT worker, schema FROM fleet.workers
-WHERE seen_at > fleet.now() - %(within)s * interval '1 s';
+SELECT worker, schema, extract(epoch FROM fleet.silent_after())::float FROM fleet.workers
+WHERE seen_at > fleet.now() - fleet.silent_after();
 
 -- name: register_graph
 INSERT INTO fleet.graphs AS g (graph, queue, input_schema, registered_at)

@@ -7,14 +7,12 @@ sync its books, so that the disk's time goes to what is measured.
 
 import contextlib
 import os
-import re
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 import httpx
 import redis
@@ -27,8 +25,8 @@ from infra.migrate import migrate
 from infra.postgres import connect
 from infra.sql import query
 from producers.client import Fleet
-
-T = TypeVar("T")
+from producers.local.processes import Launcher, environment
+from producers.local.waiting import until
 
 _ROOT = Path(__file__).resolve().parents[2]
 
@@ -37,19 +35,6 @@ class BenchFailed(FleetError):
     """The benchmark could not be finished, or what it ran went wrong."""
 
     code: ClassVar[str] = "bench_failed"
-
-
-def until(fn: Callable[[], T], timeout: float, what: str, interval: float = 0.01) -> T:
-    """The first truthy result of `fn`. Raises BenchFailed naming `what` at the deadline."""
-    deadline = time.monotonic() + timeout
-    while not (found := fn()):
-        if time.monotonic() > deadline:
-            raise BenchFailed(
-                f"The benchmark waited {timeout:g} s for {what}.",
-                "Run it again on an idle machine.",
-            )
-        time.sleep(interval)
-    return found
 
 
 class Rig:
@@ -82,33 +67,31 @@ class Rig:
         migrate(self.stack.postgres_url, graphs)
         self.http = undo.enter_context(httpx.Client(timeout=10))
         books = self.stack.data_dir / "books.jsonl"
-        argv = ["-m", "infra.shop", "--port", "0", "--books", str(books), "--no-fsync"]
-        self.shop_process = self.spawn("shop", argv)
-        self.shop_url = until(self._listening, 20, "the shop to start")
+        shop, self.shop_url = self._launcher().shop(0, books, "--no-fsync")
+        self.shop_process = self._kept(shop.child)
         self.conn = undo.enter_context(connect(self.stack.postgres_url, "fleet-bench"))
         self.fleet = undo.enter_context(Fleet(self.stack.postgres_url, self.stack.redis_url))
         self.broker = redis.Redis.from_url(self.stack.redis_url, socket_timeout=5)
         undo.callback(self.broker.close)
 
-    def _listening(self) -> str:
-        """The shop's address, once it has told it."""
-        found = re.search(r"http://127\.0\.0\.1:\d+", self.shop_process.log())
-        return found[0] if found else ""
+    def _launcher(self) -> Launcher:
+        """Default settings, in the rig's own folder, where no .env and no fleet.toml is."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("FLEET_")}
+        settings = environment(
+            kept,
+            data_dir=self.stack.data_dir,
+            graphs_file=_ROOT / "langgraph.json",
+            postgres_url=self.stack.postgres_url,
+            redis_url=self.stack.redis_url,
+            shop_url=self.shop_url or None,
+        )
+        return Launcher(self.stack, settings, self.stack.data_dir)
 
     def spawn(self, name: str, argv: list[str]) -> Child:
-        """Python with these arguments and default settings, in the rig's own folder (where
-        no .env and no fleet.toml is)."""
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("FLEET_")}
-        environment = kept | {
-            "PYTHONPATH": os.pathsep.join(filter(None, (str(_ROOT), kept.get("PYTHONPATH")))),
-            "FLEET_DATA_DIR": str(self.stack.data_dir),
-            "FLEET_GRAPHS_FILE": str(_ROOT / "langgraph.json"),
-            "FLEET_POSTGRES_URL": self.stack.postgres_url,
-            "FLEET_REDIS_URL": self.stack.redis_url,
-            "FLEET_SHOP_URL": self.shop_url,
-        }
-        folder = self.stack.data_dir
-        child = self.stack.spawn(name, [sys.executable, *argv], environment, cwd=folder)
+        """Python with these arguments."""
+        return self._kept(self._launcher().launch(name, [sys.executable, *argv]).child)
+
+    def _kept(self, child: Child) -> Child:
         self._spawned.append(child)
         return child
 

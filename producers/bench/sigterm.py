@@ -10,8 +10,10 @@ import time
 from typing import Any
 
 from producers.bench.pairs import Say
-from producers.bench.rig import BenchFailed, until
-from producers.bench.takeover import Workers, slot_pid, summary
+from producers.bench.rig import BenchFailed
+from producers.bench.takeover import Workers, summary
+from producers.local.processes import slot_pid
+from producers.local.waiting import until
 
 _LOOK = 0.002
 
@@ -20,7 +22,7 @@ def _stop(workers: Workers) -> tuple[float, int]:
     """One worker stopped: seconds to the free slot, and crashes counted."""
     rig = workers.rig
     thread_id, worker = workers.hold(None)
-    slot = slot_pid(workers.look(thread_id)[2])
+    slot = workers.slot(thread_id)
     worker.terminate()
     until(
         lambda: rig.value("bench_draining", worker=worker.name), 20, "the worker to hear of SIGTERM"

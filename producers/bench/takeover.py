@@ -16,7 +16,9 @@ from infra.devservers import Child
 from infra.sql import query
 from producers.bench.counts import children
 from producers.bench.pairs import Say
-from producers.bench.rig import BenchFailed, Rig, until
+from producers.bench.rig import BenchFailed, Rig
+from producers.local.processes import slot_pid
+from producers.local.waiting import until
 
 KINDS = ("pool_child", "worker", "leader")
 _TRIES = 20
@@ -58,6 +60,12 @@ class Workers:
             raise BenchFailed(f"There is no thread {thread_id}.")
         return row[0], row[1], row[2]
 
+    def slot(self, thread_id: str) -> int:
+        """The process that has the thread."""
+        if (owner := self.look(thread_id)[2]) is None:
+            raise BenchFailed(f"{thread_id}, which should be held, has no owner.")
+        return slot_pid(owner)
+
     def replace(self, worker: Child) -> None:
         """A new worker for one that has ended."""
         if worker.wait(20) is None:
@@ -71,15 +79,8 @@ class Workers:
         return next(w for w in self.workers if name == f"fleet-sweeper {w.name}")
 
     def _worker_of(self, thread_id: str) -> Child:
-        slot = slot_pid(self.look(thread_id)[2])
+        slot = self.slot(thread_id)
         return next(w for w in self.workers if slot in children(w.pid))
-
-
-def slot_pid(owner: str | None) -> int:
-    """The process of a thread's owner, ``host:pid:thread``."""
-    if owner is None:
-        raise BenchFailed("A refund that should be held has no owner.")
-    return int(owner.rsplit(":", 2)[1])
 
 
 def _kill(workers: Workers, kind: str) -> float:
@@ -89,20 +90,19 @@ def _kill(workers: Workers, kind: str) -> float:
         kind, next(w for w in workers.workers if w is not leader)
     )
     thread_id, worker = workers.hold(wanted)
-    epoch, _, owner = workers.look(thread_id)
+    epoch, slot = workers.look(thread_id)[0], workers.slot(thread_id)
     # Any moment between two ticks of the sweep is as likely as another.
     time.sleep(random.uniform(0.1, 0.6))
     begun = time.monotonic()
     if kind == "pool_child":
-        os.kill(slot_pid(owner), signal.SIGKILL)
+        os.kill(slot, signal.SIGKILL)
     else:
         worker.kill_group()
     until(lambda: workers.look(thread_id)[0] > epoch, 60, "the takeover", interval=_LOOK)
     took = time.monotonic() - begun
     workers.finish(thread_id)
     if kind == "pool_child":
-        dead = {slot_pid(owner)}
-        until(lambda: set(children(worker.pid)) - dead, 20, "the pool to be whole again")
+        until(lambda: set(children(worker.pid)) - {slot}, 20, "the pool to be whole again")
     else:
         workers.replace(worker)
     return took

@@ -1,6 +1,5 @@
 """`fleet bench refund`: the fleet's numbers on this machine. A benchmark, not a test."""
 
-import os
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -59,7 +58,9 @@ def refund(
 
     On servers of its own; takes about five minutes. See docs/benchmarks.md for the method.
     """
-    found: dict[str, Any] = {"cores": _cores(), **{key: None for key, _, _ in _KEYS}}
+    from ..local.host import default_concurrency
+
+    found: dict[str, Any] = {"cores": default_concurrency(), **{key: None for key, _, _ in _KEYS}}
     if only in (None, Part.throughput, Part.commits):
         found |= _load(pairs, orders, batch, compare=only is not Part.commits)
     if only in (None, Part.takeover, Part.sigterm):
@@ -68,13 +69,6 @@ def refund(
         print_json(found)
     else:
         _print(found)
-
-
-def _cores() -> int:
-    """Those that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _load(pairs: int, orders: int, batch: int, compare: bool) -> dict[str, Any]:

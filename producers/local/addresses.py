@@ -1,6 +1,5 @@
 """Ports that `fleet up` takes, and the addresses that it shows: never a password."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,13 +23,13 @@ class ChosenPorts:
 
     def __init__(self, data_dir: Path, wished: Mapping[str, int | None]) -> None:
         self._path = data_dir / "ports.json"
-        known = self._read()
+        known = Ports(self._path)
         self._numbers = {
-            name: known.get(name, default) if wished.get(name) is None else wished[name]
+            name: known.known(name) or default if wished.get(name) is None else wished[name]
             for name, default in DEFAULT_PORTS.items()
         }
         for name in ("shop", "flower"):
-            self._numbers[name] = self._numbers[name] or Ports(self._path).chooser(name)()
+            self._numbers[name] = self._numbers[name] or known.chooser(name)()
 
     def __getitem__(self, name: str) -> int:
         return self._numbers[name] or 0
@@ -46,12 +45,6 @@ class ChosenPorts:
         option = f"--{name}-port"
         taken.hint = f"Stop that program, or choose another port with {option} (0: any free one)."
         return taken
-
-    def _read(self) -> dict[str, int]:
-        try:
-            return {str(n): int(p) for n, p in json.loads(self._path.read_text()).items()}
-        except (OSError, ValueError):
-            return {}
 
 
 @dataclass(frozen=True)

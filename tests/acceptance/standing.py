@@ -18,6 +18,7 @@ import redis
 from infra.devservers import Stack
 from infra.valkey_server import DATABASES
 from producers import Fleet
+from producers.local.processes import slot_pid
 from tests.harness import Broker, Database, Databases, Shop, eventually
 from tests.worker_processes import Worker, Workers
 
@@ -106,6 +107,25 @@ def standing(
     finally:
         made.close()
         databases.drop(made.database)
+
+
+def held_orders(shop: Shop, fleet: Fleet, number: int) -> list[str]:
+    """Orders that the shop has refunded and whose replies it keeps back."""
+    orders = [shop.new_order(BELOW) for _ in range(number)]
+    for order in orders:
+        shop.fault("refunds", "hold_after", order_id=order, count=1)
+        fleet.submit("refund", order, INPUT)
+    for order in orders:
+        eventually(lambda order=order: shop.held(order))  # type: ignore[misc]
+    return orders
+
+
+def holder(database: Database, workers: Workers, order: str) -> Worker:
+    """The worker whose pool has the order's turn."""
+    sql = "SELECT owner FROM fleet.threads WHERE thread_id = %s AND status = 'running'"
+    pid = slot_pid(eventually(lambda: database.value(sql, f"refund:{order}")))
+    (found,) = (w for w in workers if pid == w.pid or pid in w.pool_pids())
+    return found
 
 
 def start(workers: Workers, number: int, **options: Any) -> list[Worker]:

@@ -15,11 +15,13 @@ import pytest
 
 from graphs.ledger import FRESH
 from infra.devservers import Stack
+from producers.local.processes import slot_pid
 from tests.acceptance.standing import (
     BELOW,
     INPUT,
     Standing,
     forks,
+    held_orders,
     is_at_rest,
     leader,
     order_of,
@@ -142,13 +144,10 @@ def test_a_turn_stopped_before_it_asks_does_not_ask_again(it: Standing) -> None:
 
 def held_order(it: Standing) -> tuple[str, int]:
     """(order, pid) of an order in whose turn the shop has paid and keeps back its reply."""
-    order = it.shop.new_order(BELOW)
-    it.shop.fault("refunds", "hold_after", order_id=order, count=1)
-    it.fleet.submit("refund", order, INPUT)
-    eventually(lambda: it.shop.held(order))
+    (order,) = held_orders(it.shop, it.fleet, 1)
     owner = it.fleet.status(f"refund:{order}").owner
     assert owner is not None
-    return order, int(owner.split(":")[1])
+    return order, slot_pid(owner)
 
 
 def test_a_process_stopped_during_its_call_drops_the_reply(it: Standing) -> None:

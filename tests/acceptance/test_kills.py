@@ -14,6 +14,7 @@ import pytest
 
 from infra.devservers import Stack
 from producers import Fleet
+from producers.local.processes import slot_pid
 from tests.acceptance.standing import (
     ABOVE,
     BELOW,
@@ -21,6 +22,8 @@ from tests.acceptance.standing import (
     Standing,
     crashes,
     forks,
+    held_orders,
+    holder,
     idle_in_transaction,
     is_at_rest,
     leader,
@@ -32,7 +35,7 @@ from tests.acceptance.standing import (
     start,
 )
 from tests.harness import ROOT, Broker, Database, Databases, Shop, eventually, write_graphs
-from tests.worker_processes import Worker, Workers
+from tests.worker_processes import Workers
 
 CLAIM = ("claim.after_commit", "claim.after_lock")
 EFFECT = (
@@ -178,34 +181,19 @@ def test_after_mayhem_nothing_is_waiting(mayhem: Standing) -> None:
 # During the shop's hold: it has paid, and nobody has recorded it
 
 
+TAKEOVER_WITHIN = 10.0
+
+
 def promptly() -> float:
-    """G6's two seconds, which are those of an idle machine: stretched by the load per core."""
-    return 2.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
-
-
-def holder(database: Database, workers: Workers, order: str) -> Worker:
-    """The worker whose pool has the order's turn."""
-    sql = "SELECT owner FROM fleet.threads WHERE thread_id = %s AND status = 'running'"
-    pid = int(eventually(lambda: database.value(sql, f"refund:{order}")).split(":")[1])
-    (found,) = (w for w in workers if pid == w.pid or pid in w.pool_pids())
-    return found
-
-
-def held_orders(shop: Shop, fleet: Fleet, number: int) -> list[str]:
-    """Orders that the shop has refunded and whose replies it keeps back."""
-    orders = [shop.new_order(BELOW) for _ in range(number)]
-    for order in orders:
-        shop.fault("refunds", "hold_after", order_id=order, count=1)
-        fleet.submit("refund", order, INPUT)
-    for order in orders:
-        eventually(lambda order=order: shop.held(order))  # type: ignore[misc]
-    return orders
+    """G6's two seconds, which are those of an idle machine: stretched by the load per core, and
+    always less than what `taken_over_after` waits for."""
+    return min(2.0 * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)), 0.8 * TAKEOVER_WITHIN)
 
 
 def taken_over_after(database: Database, order: str, epoch: int, since: float) -> float:
     """Seconds until another claim has ended the order's thread."""
     sql = "SELECT epoch > %s AND status = 'done' FROM fleet.threads WHERE thread_id = %s"
-    eventually(lambda: database.value(sql, epoch, f"refund:{order}"), timeout=10)
+    eventually(lambda: database.value(sql, epoch, f"refund:{order}"), timeout=TAKEOVER_WITHIN)
     return time.monotonic() - since
 
 
@@ -215,7 +203,7 @@ def test_a_process_killed_during_its_call_is_replaced_promptly(it: Standing) -> 
     status = it.fleet.status(f"refund:{order}")
     since = time.monotonic()
     assert status.owner is not None
-    os.kill(int(status.owner.split(":")[1]), signal.SIGKILL)
+    os.kill(slot_pid(status.owner), signal.SIGKILL)
     assert taken_over_after(it.database, order, status.epoch, since) < promptly()
     refunded_and_notified_once(it.shop, order)
     assert len(it.shop.books(order)["calls"]["refunds"]["by_key"]) == 1

@@ -15,9 +15,9 @@ import pytest
 from infra.devservers import Child, Stack
 from producers import Fleet
 from tests.acceptance.pooler import TransactionPooler
-from tests.acceptance.standing import Standing, crashes, standing, start
+from tests.acceptance.standing import Standing, crashes, holder, standing, start
 from tests.harness import Broker, Database, Databases, Shop, clean_environment, eventually
-from tests.worker_processes import Worker, Workers
+from tests.worker_processes import Workers
 
 CELERY = (sys.executable, "-m", "celery", "-A", "workers")
 
@@ -134,14 +134,6 @@ def test_flower_lets_nobody_in_without_the_password(
 
 
 # SIGTERM
-
-
-def holder(database: Database, workers: Workers, order: str) -> Worker:
-    """The worker that has the order's thread."""
-    owner = database.value("SELECT owner FROM fleet.threads WHERE key = %s", order)
-    pid = int(owner.split(":")[1])
-    (found,) = (w for w in workers if pid in (w.pid, *w.pool_pids()))
-    return found
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads"])

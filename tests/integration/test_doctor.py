@@ -293,6 +293,7 @@ def worker(silent_for: float) -> WorkerRow:
         started_at="2026-01-01T00:00:00Z",
         seen_at="2026-01-01T00:00:00Z",
         silent_for=silent_for,
+        silent=silent_for > 30,
         draining=False,
         drain_requested=False,
     )

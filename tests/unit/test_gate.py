@@ -2,6 +2,8 @@
 
 import threading
 
+import pytest
+
 from tests.harness import eventually
 from workers.gate import Gate
 
@@ -38,22 +40,26 @@ def test_one_alone_waits_for_those_inside_and_keeps_new_ones_out() -> None:
     assert gate.wait()
 
 
-def test_two_alone_go_one_after_the_other() -> None:
-    """Never both inside."""
-    gate, inside, most = Gate(), [], []
+def test_two_alone_go_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """While one is inside the other waits; then it enters."""
+    monkeypatch.setattr("workers.gate._PATIENCE", 0.02)
+    gate, leave, waits = Gate(), threading.Event(), threading.Event()
+    inside: list[str] = []
 
-    def suspect() -> None:
-        with gate.alone(lambda: None):
-            inside.append(1)
-            most.append(len(inside))
-            inside.pop()
+    def suspect(name: str) -> None:
+        with gate.alone(waits.set):
+            inside.append(name)
+            assert leave.wait(5)
 
-    threads = [threading.Thread(target=suspect) for _ in range(8)]
-    for thread in threads:
-        thread.start()
+    threads = [threading.Thread(target=suspect, args=(name,)) for name in ("one", "other")]
+    threads[0].start()
+    assert eventually(lambda: inside == ["one"])
+    threads[1].start()
+    assert waits.wait(5) and inside == ["one"]
+    leave.set()
     for thread in threads:
         thread.join(5)
-    assert most == [1] * 8 and gate.wait()
+    assert inside == ["one", "other"] and gate.wait()
 
 
 def test_an_error_leaves_the_gate_open() -> None:

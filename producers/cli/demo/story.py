@@ -21,7 +21,7 @@ from infra.errors import FleetError, ServerFailed
 from infra.settings import Settings
 
 from ...client import Fleet
-from ...local.processes import Launcher, Process, environment, wait_for_worker
+from ...local.processes import Launcher, Process, environment, slot_pid, wait_for_worker
 from ...local.waiting import until
 from ...status import SETTLED
 from .orders import Decision, Order, Row, make_orders, problems, rows
@@ -249,7 +249,7 @@ class _Story:
         """The process group of the slot that owns the order's thread; 0 when nobody does."""
         owner = self._fleet.status(f"refund:{order_id}").owner
         try:
-            return os.getpgid(int(owner.split(":")[1])) if owner else 0
+            return os.getpgid(slot_pid(owner)) if owner else 0
         except ProcessLookupError:
             return 0
 
