@@ -100,19 +100,7 @@ class Corrections:
                 run_id=run_id(begins.message_id, begins.thread_id),
             )
         )
-        if found["outcome"] == "unknown_checkpoint":
-            raise UnknownCheckpoint(
-                f"{source.thread_id} has no checkpoint {checkpoint_id}.",
-                thread_id=source.thread_id,
-                checkpoint_id=checkpoint_id,
-            )
-        if found["outcome"] == "rejected":
-            raise ThreadExists(
-                f"{begins.thread_id} exists already ({found['status']}).",
-                "Give a key that is not in use.",
-                thread_id=begins.thread_id,
-                status=found["status"],
-            )
+        _refuse_fork(found, source.thread_id, checkpoint_id, begins.thread_id)
         receipt = receipt_of(begins, found)
         return receipt.model_copy(update={"published": self._published([found])})
 
@@ -126,4 +114,20 @@ class Corrections:
                     conn, "effects_after", thread_id=thread, checkpoint_id=checkpoint_id
                 )
             )
+        )
+
+
+def _refuse_fork(found: Mapping[str, Any], source: str, checkpoint_id: str, thread: str) -> None:
+    if found["outcome"] == "unknown_checkpoint":
+        raise UnknownCheckpoint(
+            f"{source} has no checkpoint {checkpoint_id}.",
+            thread_id=source,
+            checkpoint_id=checkpoint_id,
+        )
+    if found["outcome"] == "rejected":
+        raise ThreadExists(
+            f"{thread} exists already ({found['status']}).",
+            "Give a key that is not in use.",
+            thread_id=thread,
+            status=found["status"],
         )

@@ -52,12 +52,15 @@ def prune(
         return
     print_table("", ("table", "rows"), [{"table": t, "rows": n} for t, n in removed.items()])
     if report.delta_threads:
-        named = ", ".join(report.delta_threads[:_NAMED])
-        more = len(report.delta_threads) - _NAMED
-        note(
-            f"The history of {len(report.delta_threads)} thread(s) is left alone, since their "
-            f"values are rebuilt from it (DeltaChannel): {named}"
-            + (f" and {more} more." if more > 0 else ".")
-        )
+        _tell_kept(report.delta_threads)
     if dry_run:
         note("Nothing was removed: this was a dry run.")
+
+
+def _tell_kept(threads: list[str]) -> None:
+    more = len(threads) - _NAMED
+    note(
+        f"The history of {len(threads)} thread(s) is left alone, since their values are rebuilt "
+        f"from it (DeltaChannel): {', '.join(threads[:_NAMED])}"
+        + (f" and {more} more." if more > 0 else ".")
+    )
