@@ -53,33 +53,45 @@ class Told:
 
 
 @pytest.fixture
-def told(
-    lost: bool, databases: Databases, stack: Stack, _shop: Shop, tmp_path: Path
-) -> Iterator[Told]:
+def fleet(databases: Databases, stack: Stack, _shop: Shop, tmp_path: Path) -> Iterator[Standing]:
     with standing(databases, stack, _shop, tmp_path, graphs_file=GRAPHS_FILE) as made:
         made.database.register(GRAPHS_FILE)
-        made.start(
-            1,
-            concurrency=4,
-            failpoints=f"{SUPERSTEPS};{ENDS}" if lost else SUPERSTEPS,
-            max_crashes=1000,
-            flush_after=60 if lost else 0.001,
-        )
-        with ThreadPoolExecutor(len(STORIES)) as pool:
-            threads = {name: pool.submit(on_fleet, made.fleet, name) for name in STORIES}
-        yield Told(made, {name: thread.result() for name, thread in threads.items()})
+        yield made
+
+
+def told(fleet: Standing) -> Told:
+    """All stories, told at the same time."""
+    with ThreadPoolExecutor(len(STORIES)) as pool:
+        threads = {name: pool.submit(on_fleet, fleet.fleet, name) for name in STORIES}
+    return Told(fleet, {name: thread.result() for name, thread in threads.items()})
 
 
 # One test for all: each story by itself would be told by each process that runs tests.
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("lost", [True, False], ids=["lost", "kept"])
-def test_kills_at_every_superstep_change_nothing(told: Told, lost: bool) -> None:
+def test_kills_at_every_superstep_change_nothing(fleet: Standing, lost: bool) -> None:
     """Each story ends in the state of a run on stock LangGraph without faults."""
+    fleet.start(
+        1,
+        concurrency=4,
+        failpoints=f"{SUPERSTEPS};{ENDS}" if lost else SUPERSTEPS,
+        max_crashes=1000,
+        flush_after=60 if lost else 0.001,
+    )
+    found = told(fleet)
     for name, story in STORIES.items():
-        assert told.state(name) == asyncio.run(alone(name)), name
-        assert told.kills(name, "turn.superstep") >= told.supersteps(name) > 0, name
+        assert found.state(name) == asyncio.run(alone(name)), name
+        assert found.kills(name, "turn.superstep") >= found.supersteps(name) > 0, name
         turns = len(story.inputs) + len(story.answers)
-        assert told.kills(name, "turn.before_commit") >= turns * lost, name
-    assert [row for row in forks(told.fleet.database) if row[1] == ""] == []
-    statuses = told.fleet.database.fetch("SELECT DISTINCT status FROM fleet.messages")
+        assert found.kills(name, "turn.before_commit") >= turns * lost, name
+    assert [row for row in forks(fleet.database) if row[1] == ""] == []
+    statuses = fleet.database.fetch("SELECT DISTINCT status FROM fleet.messages")
     assert statuses == [("done",)]
+
+
+def test_graphs_share_a_process_in_the_threads_pool(fleet: Standing) -> None:
+    """Side by side in one process, sync and async, each with a slot of its own."""
+    fleet.start(1, pool="threads", concurrency=8)
+    found = told(fleet)
+    for name in STORIES:
+        assert found.state(name) == asyncio.run(alone(name)), name
