@@ -83,7 +83,8 @@ class Stack:
         except OSError as exc:
             self._abandon()
             raise ServerFailed(
-                f"The data folder {self._data_dir or self._given_dir} cannot be used: {exc}.",
+                f"The data folder {self._data_dir or self._given_dir} cannot be used: "
+                f"{exc.strerror or exc}.",
                 "Set FLEET_DATA_DIR to a folder of your own.",
             ) from exc
         except BaseException:
