@@ -111,7 +111,9 @@ def inline(value: Any) -> bool:
     if value is None or type(value) is bool:
         return True
     if type(value) is str:
-        return "\x00" not in value and not any("\ud800" <= c <= "\udfff" for c in value)
+        return "\x00" not in value and (
+            value.isascii() or not any("\ud800" <= c <= "\udfff" for c in value)
+        )
     if type(value) is float:
         return math.isfinite(value)
     return type(value) is int and abs(value) <= _LARGEST_INLINE

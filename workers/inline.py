@@ -20,6 +20,10 @@ log = logging.getLogger("fleet.inline")
 
 _stock_submit = _executor.BackgroundExecutor.submit
 
+#: What a save gives: LangGraph looks at no more than that it is over.
+_SAVED: Future[Any] = Future()
+_SAVED.set_result(None)
+
 
 def install() -> Literal["async", "sync"]:
     """Patch once per process; give the durability that keeps saves before their nodes."""
@@ -58,12 +62,13 @@ def _is_save(fn: Any) -> bool:
 def _submit(self: _executor.BackgroundExecutor, fn: Any, *args: Any, **kwargs: Any) -> Future[Any]:
     if not hasattr(fn, "__name__") or not _is_save(fn):
         return _stock_submit(self, fn, *args, **kwargs)
-    saved: Future[Any] = Future()
     try:
-        saved.set_result(fn(*args))
+        fn(*args)
     except BaseException as exc:
         # As LangGraph does with a failed save: the run goes on and the executor
         # raises at its exit. Nothing is sent meanwhile: the claim is poisoned.
-        saved.set_exception(exc)
-        self.tasks[saved] = (False, True)
-    return saved
+        failed: Future[Any] = Future()
+        failed.set_exception(exc)
+        self.tasks[failed] = (False, True)
+        return failed
+    return _SAVED

@@ -73,8 +73,8 @@ WHERE worker = %(worker)s OR seen_at < fleet.now() - interval '1 day';
 INSERT INTO fleet.rejected_wakeups (at, reason, body) VALUES (fleet.now(), %(reason)s, left(%(body)s, 4000));
 
 -- name: next_due
-SELECT m.thread_id FROM fleet.messages m
-WHERE m.queue = %(queue)s AND m.status = 'pending' AND m.available_at <= (SELECT fleet.now())
+SELECT m.thread_id FROM fleet.heads m
+WHERE m.queue = %(queue)s AND m.available_at <= (SELECT fleet.now())
 ORDER BY m.priority DESC, m.tenant, m.available_at LIMIT 1;
 
 -- name: queue_of

@@ -14,9 +14,14 @@ BEGIN
     LOOP
         PERFORM FROM fleet.threads WHERE thread_id = v_thread FOR UPDATE SKIP LOCKED;
         CONTINUE WHEN NOT FOUND;
-        WITH gone AS (
-            UPDATE fleet.questions SET status = 'expired'
+        WITH late AS (
+            -- Not one that an answer has hold of: it may have been in time.
+            SELECT question_id FROM fleet.questions
             WHERE thread_id = v_thread AND status = 'open' AND expires_at <= v_now
+            FOR UPDATE SKIP LOCKED),
+        gone AS (
+            UPDATE fleet.questions SET status = 'expired'
+            WHERE thread_id = v_thread AND question_id IN (SELECT question_id FROM late)
             RETURNING question_id)
         SELECT array_agg(question_id) INTO v_gone FROM gone;
         v_expired := v_expired + coalesce(cardinality(v_gone), 0);
