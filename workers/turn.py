@@ -6,6 +6,7 @@ workers.outcomes; nothing else decides.
 """
 
 import logging
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -151,30 +152,18 @@ class Turn:
         return None
 
     def _drive(self, graph: RegisteredGraph, step: Any) -> None:
-        config = self.setup.driven_by(self.saver)
         # Nobody watches the stream: what came of it is in the saver.
+        options: dict[str, Any] = {
+            "config": self.setup.driven_by(self.saver),
+            "context": self.setup.context,
+            "stream_mode": [],
+            "control": self.control,
+        }
         if graph.is_async:
-            self.slot.run_async(self._drive_async(graph, step, config))
+            run = graph.graph.astream(step, durability="sync", **options)
+            self.slot.run_async(_exhaust(run))
             return
-        for _ in graph.graph.stream(
-            step,
-            config,
-            context=self.setup.context,
-            stream_mode=[],
-            durability=self.slot.durability,
-            control=self.control,
-        ):
-            pass
-
-    async def _drive_async(self, graph: RegisteredGraph, step: Any, config: Any) -> None:
-        async for _ in graph.graph.astream(
-            step,
-            config,
-            context=self.setup.context,
-            stream_mode=[],
-            durability="sync",
-            control=self.control,
-        ):
+        for _ in graph.graph.stream(step, durability=self.slot.durability, **options):
             pass
 
     def _judge(self, graph: RegisteredGraph) -> Outcome:
@@ -264,13 +253,7 @@ class Turn:
     # Looking things up
 
     def _state(self, graph: RegisteredGraph) -> StateSnapshot:
-        config: Any = {
-            "configurable": {
-                "thread_id": self.claimed.checkpoint_thread,
-                "__pregel_checkpointer": self.saver,
-            }
-        }
-        return graph.graph.get_state(config)
+        return graph.graph.get_state(self.setup.driven_by(self.saver))
 
     def _interrupts(self) -> list[Interrupt]:
         root = self.saver.root
@@ -301,6 +284,11 @@ class Turn:
             return not self.slot.registry.get(self.claimed.graph).has_breakpoints
         except FleetError:
             return False
+
+
+async def _exhaust(run: AsyncIterator[Any]) -> None:
+    async for _ in run:
+        pass
 
 
 class _Nothing:
