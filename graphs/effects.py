@@ -16,9 +16,6 @@ raises what its client raises; graphs.faults says what each exception means.
 
 ``timeout`` bounds one call. It ends an async function; a thread can't be ended, so a sync
 function must keep to it by itself (``current_call().timeout``).
-
-One limit comes from LangGraph: a retry policy on a node or entrypoint that calls ``@task``
-functions numbers those anew, and with them their effects. Put the policy on the task.
 """
 
 import copy

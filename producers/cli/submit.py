@@ -140,6 +140,11 @@ def _ended_well(fleet: "Fleet", receipt: "Receipt", wait: float, as_json: bool) 
     from ..errors import WaitTimeout
 
     tell_unpublished(receipt)
+    if receipt.outcome == "existing":
+        note(
+            f"{receipt.thread_id} was there before: this is its own state, and the input was "
+            "not used. `--on-existing restart` starts it anew."
+        )
     late: WaitTimeout | None = None
     try:
         fleet.wait(receipt.thread_id, wait)

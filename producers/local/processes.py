@@ -21,6 +21,8 @@ from .waiting import until
 READY_WITHIN = 60.0
 _LISTENS = re.compile(r"^shop listening on (http://\S+)$", re.MULTILINE)
 _ROOT = Path(__file__).resolve().parents[2]
+#: What Flower may do; see workers/flower.py.
+_FLOWER = _ROOT / "infra" / "docker" / "flower.py"
 
 
 def environment(kept: Mapping[str, str], **settings: object) -> dict[str, str]:
@@ -112,8 +114,9 @@ class Launcher:
         return replace(self.launch(name, argv), worker=known)
 
     def flower(self, port: int, password: str) -> Process:
-        """Start Flower for the user fleet. The list of processes shows no password."""
-        argv = [sys.executable, "-m", "celery", "-A", "workers", "flower"]
+        """Start Flower for the user fleet, only to look. The list of processes shows no
+        password."""
+        argv = [sys.executable, "-m", "celery", "-A", "workers", "flower", f"--conf={_FLOWER}"]
         argv += ["--address=127.0.0.1", f"--port={port}"]
         return self.launch("flower", argv, FLOWER_BASIC_AUTH=f"fleet:{password}")
 

@@ -6,7 +6,7 @@ CREATE OR REPLACE FUNCTION fleet.wake_limit(p_queue text) RETURNS integer
 LANGUAGE sql STABLE AS $$
     SELECT greatest(coalesce(sum(wakeups), 0), 16)::integer
     FROM fleet.workers
-    WHERE p_queue = ANY (queues) AND NOT draining AND seen_at > (SELECT fleet.now()) - interval '60 s'
+    WHERE p_queue = ANY (queues) AND NOT draining AND seen_at > (SELECT fleet.now()) - fleet.silent_after()
 $$;
 
 CREATE OR REPLACE FUNCTION fleet.receipt(p_outcome text, msg fleet.messages, p_status text) RETURNS jsonb
