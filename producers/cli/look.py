@@ -89,6 +89,26 @@ def _asks(question: dict[str, Any]) -> Any:
     return "; ".join(said) if len(said) == len(requests) else payload
 
 
+def _next_steps(found: dict[str, Any]) -> list[str]:
+    """What the thread waits for, as commands."""
+    thread, questions = found["thread_id"], found["questions"]
+    steps = []
+    for question in questions:
+        which = f" --question {question['question_id']}" if len(questions) > 1 else ""
+        how = "--approve (or --reject)" if question["kind"] == "approve" else "--value JSON"
+        steps.append(f"answer it: fleet answer {thread}{which} {how}")
+    if found["status"] == "in_doubt":
+        steps += [
+            f"settle it: fleet resolve {thread} {effect['request_id']} --happened JSON "
+            "(or --did-not-happen)"
+            for effect in found["effects"]
+            if effect["state"] == "intent"
+        ]
+    if any(message["status"] == "dead" for message in found["messages"]):
+        steps.append(f"go on with it: fleet retry {thread} (or fleet drop {thread})")
+    return steps
+
+
 def print_thread(found: dict[str, Any]) -> None:
     """For people."""
     facts = ("thread_id", "status", "generation", "epoch", "owner", "last_error", "updated_at")
@@ -102,8 +122,8 @@ def print_thread(found: dict[str, Any]) -> None:
                 "expires_at": question["expires_at"],
             }
         )
-    if found["question"] is not None and found["question"]["kind"] == "approve":
-        typer.echo(f"answer it: fleet answer {found['thread_id']} --approve (or --reject)")
+    for line in _next_steps(found):
+        typer.echo(line)
     print_facts({"state": found["state"] or None})
     for title, columns, rows in (
         ("messages", _MESSAGES, found["messages"]),

@@ -150,6 +150,8 @@ def drain(
         print_json(found.model_dump(mode="json") | {"state": found.state})
     else:
         print_facts(_worker(found))
+    if undo and found.state != "silent":
+        note(f"{worker} takes turns again within a second.")
     if found.state == "silent":
         note(f"{worker} has said nothing for {found.silent_for:.0f} s: it may be gone.")
 

@@ -84,7 +84,9 @@ def _table(title: str, columns: Sequence[str], lines: Iterable[Sequence[str]]) -
 
     table = Table(title=title or None, title_justify="left")
     for column in columns:
-        table.add_column(column.replace("_", " "), overflow="fold")
+        # An id that is to be copied stays in one piece; other columns give way.
+        whole = column == "checkpoint" or column.endswith("_id")
+        table.add_column(column.replace("_", " "), overflow="fold", no_wrap=whole)
     for line in lines:
         table.add_row(*(Text(text) for text in line))
     return table
