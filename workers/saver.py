@@ -23,6 +23,7 @@ from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.runtime import RunControl
 
+from graphs.ledger import Ledger
 from workers import shutdown
 from workers.buffer import Typed, Write
 from workers.claim import Claim
@@ -42,6 +43,8 @@ class FleetSaver(PostgresSaver):
         self.supports_pipeline = False
         self.claim = claim
         self.control = control
+        #: Of the turn; none while it only looks.
+        self.ledger: Ledger | None = None
         self.heads: dict[str, Head | None] = {"": claimed_head(claim.claimed)}
 
     # Writes
@@ -69,6 +72,10 @@ class FleetSaver(PostgresSaver):
         stored["channel_values"] = values
         new = {c: self._dump(c, large[c]) for c in new_versions if c in large}
         meta = dict(get_serializable_checkpoint_metadata(config, metadata))
+        if self._halted():
+            # What follows from an effect that was stopped must not look like progress.
+            self.control.request_drain()
+            return self._next(conf, ns, checkpoint["id"])
         with self.claim.lock:
             self._require(conf["thread_id"])
             buffer = self.claim.buffer
@@ -79,13 +86,20 @@ class FleetSaver(PostgresSaver):
             self._advance(ns, checkpoint["id"], parent, stored, meta, set(large), new)
         if shutdown.requested() or self.claim.stop_requested:
             self.control.request_drain()
+        return self._next(conf, ns, checkpoint["id"])
+
+    def _next(self, conf: Mapping[str, Any], ns: str, checkpoint_id: str) -> RunnableConfig:
         return {
             "configurable": {
                 "thread_id": conf["thread_id"],
                 "checkpoint_ns": ns,
-                "checkpoint_id": checkpoint["id"],
+                "checkpoint_id": checkpoint_id,
             }
         }
+
+    def _halted(self) -> bool:
+        """Whether an effect was stopped: a node that covers it up goes on with made-up values."""
+        return self.ledger is not None and self.ledger.stopped is not None
 
     def put_writes(
         self,
@@ -94,6 +108,8 @@ class FleetSaver(PostgresSaver):
         task_id: str,
         task_path: str = "",
     ) -> None:
+        if self._halted():
+            return
         conf = config["configurable"]
         ns: str = conf["checkpoint_ns"]
         checkpoint_id: str = conf["checkpoint_id"]

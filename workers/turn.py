@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+from billiard.common import terminate_handler_fired
 from langgraph.errors import GraphDrained, is_invalid_resume
 from langgraph.types import Command, Interrupt, PregelTask, StateSnapshot
 
@@ -50,6 +51,7 @@ class Turn:
         self.saver = AnsweredSaver(self.claim, slot.serde, self.control)
         self.place = self.control.place = partial(place, claimed, self.saver.heads)
         self.outcome = Outcome(Kind.LOST, "not run")
+        self.leaving: SystemExit | None = None
 
     def run(self, following: dict[str, Any] | None) -> Claimed | None:
         """Run the steps and commit the end; give the next claim, or None.
@@ -88,13 +90,17 @@ class Turn:
         return self._finish(following)
 
     def _attempt(self) -> Outcome:
-        ledger = Ledger(self.claim)
+        ledger = self.saver.ledger = Ledger(self.claim)
         token = current_turn.set(ledger)
         try:
             outcome = self._work()
         except (KeyboardInterrupt, GeneratorExit):
             raise
         except BaseException as exc:
+            if isinstance(exc, SystemExit) and terminate_handler_fired():
+                # The process was told to end, and that is none of the message's doing.
+                self.leaving = exc
+                return Outcome(Kind.RELEASED, delay=0.0)
             # What stopped the ledger wins over what a node or a task group made of it.
             return self._caught(ledger.stopped or control_of(exc))
         else:
@@ -225,7 +231,7 @@ class Turn:
     def _finish(self, following: dict[str, Any] | None) -> Claimed | None:
         written = self._ending(self.outcome)
         failpoint("turn.before_commit", self.place)
-        if shutdown.requested():
+        if shutdown.requested() or self.leaving is not None:
             # What is claimed now could only be released again.
             following = None
         try:
@@ -234,6 +240,8 @@ class Turn:
             # The rows can't be written, the reason can: the turn ends without them.
             kind = Kind.RETRY if refused.transient else Kind.DEAD
             reply = self.claim.finish(self._ending(Outcome(kind, str(refused))), None)
+        if self.leaving is not None:
+            raise self.leaving
         return reply if reply.result == "claimed" else None
 
     def _ending(self, outcome: Outcome) -> dict[str, Any]:

@@ -43,6 +43,19 @@ async def grouping(state: State) -> State:
     return {}
 
 
+def swallowing(state: State) -> State:
+    try:
+        pay()
+    except BaseException:
+        return {"celsius": 1.0}
+    return {}
+
+
+async def gathering(state: State) -> State:
+    await asyncio.gather(apay(), return_exceptions=True)
+    return {"celsius": 1.0}
+
+
 def measuring(state: State) -> State:
     return {"celsius": Celsius(20.5)}
 
@@ -60,3 +73,4 @@ def _of(node: Any) -> Any:
 
 
 covers, groups, measures, gives_up = map(_of, (covering, grouping, measuring, giving_up))
+swallows, gathers = map(_of, (swallowing, gathering))

@@ -82,7 +82,7 @@ def test_a_lost_session_ends_the_turn_and_the_next_one_has_a_new_session(
 @pytest.fixture
 def unruly(shop: Shop, settings_env: None, tmp_path: Path, database: Database) -> Iterator[Slot]:
     """A slot for the graphs of tests/graphs/unruly.py."""
-    names = ("covers", "groups", "measures", "gives_up")
+    names = ("covers", "groups", "measures", "gives_up", "swallows", "gathers")
     file = tmp_path / "langgraph.json"
     file.write_text(json.dumps({"graphs": {n: f"{UNRULY}:{n}" for n in names}}))
     registry = Registry.load(file)
@@ -136,3 +136,17 @@ def test_a_fault_of_ours_leaves_no_lock(
     )
     monkeypatch.undo()
     assert drain(slot, receipt.thread_id)[-1]["outcome"] == "done"
+
+
+@pytest.mark.parametrize("graph", ["swallows", "gathers"])
+def test_what_a_node_makes_of_a_stopped_effect_is_not_kept(
+    graph: str, unruly: Slot, fleet: Fleet, database: Database
+) -> None:
+    """The next attempt makes the call again: the thread is never done without it."""
+    receipt = fleet.submit(graph, "A", {})
+    for attempt in (1, 2):
+        (turn,) = drain(unruly, receipt.thread_id)
+        assert turn["outcome"] == "retry"
+        (message,) = fleet.status(receipt.thread_id).messages
+        assert (message.status, message.failures) == ("pending", attempt)
+        database.fetch("UPDATE fleet.messages SET available_at = fleet.now()")
