@@ -248,3 +248,17 @@ def test_a_broker_that_is_down_delays_the_start_and_nothing_else(
             assert again.redis_url == url
             done_once(fleet, shop, order)
     assert worker.child.poll() is None
+
+
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+def test_a_pool_process_that_is_told_to_end_releases_its_mail(
+    signum: signal.Signals, fleet: Fleet, shop: Shop, workers: Workers
+) -> None:
+    """As systemd does to a whole group: the call is made again under its id, nobody failed."""
+    worker = workers.start(concurrency=1)
+    order = start_and_hold(fleet, shop)
+    os.kill(worker.pool_pids()[0], signum)
+    shop.release()
+    status = fleet.wait(f"refund:{order}", 20)
+    assert (status.status, status.messages[0].crashes) == ("done", 0)
+    assert shop.refunds(order) == 1
