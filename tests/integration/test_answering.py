@@ -156,3 +156,5 @@ def test_only_what_is_in_doubt_can_be_resolved(fleet: Fleet, database: Database)
     assert fleet.resolve(thread, "r1", True, {"refund_id": "x"}).seq == 2
     payload = database.value("SELECT payload FROM fleet.messages WHERE kind = 'resolve'")
     assert payload == {"request_id": "r1", "happened": True, "result": {"refund_id": "x"}}
+    with pytest.raises(NotInDoubt):
+        fleet.resolve(thread, "r1", False)

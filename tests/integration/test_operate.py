@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import psycopg
@@ -10,10 +11,17 @@ import pytest
 from graphs.ledger import Intent, Result
 from infra.settings import get_settings
 from producers import Fleet
-from producers.errors import EffectInDoubt, NothingToDo, ThreadBusy, UnknownGraph, UnknownThread
+from producers.errors import (
+    AnswerRefused,
+    EffectInDoubt,
+    NothingToDo,
+    ThreadBusy,
+    UnknownGraph,
+    UnknownThread,
+)
 from tests.harness import Broker, Database, eventually
 from tests.integration.mailbox import INPUT, ask, settle
-from tests.integration.test_claim import claim_next, finish, take
+from tests.integration.test_claim import accept, claim_next, finish, take
 from workers.claim import Claim
 from workers.outcomes import Kind, Outcome, end
 from workers.sweeper import Sweeper
@@ -341,6 +349,40 @@ def test_every_operation_names_an_unknown_thread(fleet: Fleet) -> None:
         with pytest.raises(UnknownThread):
             work(A)
     assert fleet.threads() == []
+
+
+def test_an_answer_that_is_being_accepted_is_called_off_too(
+    fleet: Fleet, database: Database, conn: Any
+) -> None:
+    """A cancel that says so has called off all that was accepted, and none comes after it."""
+    thread = submitted(fleet)
+    ask(database, thread, "q1")
+    ask(database, thread, "q2")
+    with database.connect() as producer, ThreadPoolExecutor(1) as pool:
+        answer = {"kind": "answer", "question_id": "q1", "payload": {"value": "approved"}}
+        with producer.transaction():
+            assert accept(producer, "A", "m2", **answer)["outcome"] == "accepted"
+            cancelled = pool.submit(fleet.cancel, thread)
+            eventually(
+                lambda: database.value(
+                    "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+                )
+            )
+        assert cancelled.result(10).outcome == "cancelled"
+    found = "SELECT DISTINCT status FROM fleet.messages WHERE kind = 'answer'"
+    assert database.fetch(found) == [("cancelled",)]
+    assert claim_next(conn, "fleet", "", "me", 3).result == "empty"
+
+
+def test_nothing_is_answered_once_a_cancel_is_asked_for(
+    fleet: Fleet, database: Database, conn: Any
+) -> None:
+    """The turn that it waits for would call the answer off."""
+    thread = submitted(fleet)
+    ask(database, thread, "q1")
+    database.fetch("UPDATE fleet.threads SET cancel_requested = true")
+    with pytest.raises(AnswerRefused):
+        fleet.answer(thread, "q1", "approved")
 
 
 # Pause

@@ -75,6 +75,9 @@ BEGIN
         RETURN jsonb_build_object('outcome', 'unknown_thread');
     END IF;
     IF m->>'kind' = 'answer' THEN
+        IF t.cancel_requested THEN
+            RETURN jsonb_build_object('outcome', 'finished', 'open', '[]'::jsonb);
+        END IF;
         RETURN fleet.take_answer(p_thread, t.status, m);
     END IF;
     IF m->>'kind' = 'input' THEN
@@ -87,6 +90,11 @@ BEGIN
     IF m->>'kind' = 'resolve' AND (t.status <> 'in_doubt' OR NOT EXISTS (
         SELECT FROM fleet.effects
         WHERE thread_id = p_thread AND request_id = m->'payload'->>'request_id' AND state = 'intent'
+    ) OR EXISTS (
+        -- Somebody has said so already, and it is about to be taken down.
+        SELECT FROM fleet.messages
+        WHERE thread_id = p_thread AND kind = 'resolve' AND status IN ('pending', 'claimed')
+          AND payload->>'request_id' = m->'payload'->>'request_id'
     )) THEN
         RETURN jsonb_build_object('outcome', 'not_in_doubt');
     END IF;

@@ -62,6 +62,10 @@ DECLARE
     t         fleet.threads;
     v_outcome text;
 BEGIN
+    -- After the acceptors: mail that is being accepted is called off too, and none that
+    -- comes later has missed the flag. A producer's open transaction is not waited for for ever.
+    PERFORM set_config('lock_timeout', '10s', true);
+    PERFORM pg_advisory_xact_lock(hashtextextended(p_thread, 1));
     UPDATE fleet.threads SET cancel_requested = true WHERE thread_id = p_thread RETURNING * INTO t;
     IF NOT FOUND THEN
         RETURN jsonb_build_object('outcome', 'unknown_thread');
