@@ -119,10 +119,11 @@ def _open(url: str, application_name: str, options: str, **kwargs: Any) -> psyco
             options=f"{given} {options}".strip() or None,
         )
         conn = psycopg.connect(conninfo, autocommit=True, prepare_threshold=1, **kwargs)
-    except psycopg.ProgrammingError as exc:
+    except psycopg.ProgrammingError:
+        # Its text repeats the URL, with the password.
         raise PostgresUnavailable(
-            f"The Postgres URL is not usable: {exc}.", "Correct FLEET_POSTGRES_URL."
-        ) from exc
+            "The Postgres URL is not usable.", "Correct FLEET_POSTGRES_URL."
+        ) from None
     except psycopg.OperationalError as exc:
         raise _unreachable(exc) from exc
     if (version := conn.info.server_version) < MINIMUM_VERSION:

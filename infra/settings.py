@@ -18,10 +18,13 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import psycopg
 from dotenv import dotenv_values
+from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+from redis import ConnectionPool
 
 from infra.datadir import STACK_FILE, default_data_dir
 from infra.errors import SettingsError
@@ -96,16 +99,34 @@ class Settings(BaseSettings):
     failpoint_log: Path | None = None
     failpoint_once: Path | None = None
 
-    @field_validator("postgres_url", "redis_url", "shop_url", mode="before")
+    @field_validator("postgres_url", "redis_url", "shop_url", "data_dir", mode="before")
     @classmethod
     def _blank_is_none(cls, value: Any) -> Any:
         return None if isinstance(value, str) and not value.strip() else value
 
+    @field_validator("postgres_url")
+    @classmethod
+    def _postgres_usable(cls, value: str | None) -> str | None:
+        # What the drivers say of an address repeats it, with the password.
+        try:
+            conninfo_to_dict(value or "")
+        except psycopg.Error:
+            raise ValueError("it is no postgresql://user:password@host:5432/database") from None
+        return value
+
     @field_validator("redis_url")
     @classmethod
-    def _redis_scheme(cls, value: str | None) -> str | None:
-        if value is not None and not value.startswith(("redis://", "rediss://", "unix://")):
+    def _redis_usable(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        if not value.startswith(("redis://", "rediss://", "unix://")):
             raise ValueError("starts with redis://, rediss:// or unix://")
+        try:
+            ConnectionPool.from_url(value).make_connection()
+        except (ValueError, TypeError):
+            raise ValueError(
+                "it is no redis://:password@host:6379/0, or has an option that is not known"
+            ) from None
         return value
 
     @field_validator("shop_url")

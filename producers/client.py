@@ -29,7 +29,7 @@ from .messages import (
     Resolve,
     Start,
     built,
-    new_message_id,
+    message_id_of,
     split_thread_id,
 )
 from .messages import thread_id as make_thread_id
@@ -88,7 +88,7 @@ class Fleet(Looking, Operations, Corrections):
             graph=graph,
             key=key,
             input=input,
-            message_id=message_id or new_message_id(),
+            message_id=message_id_of(message_id),
             on_existing=on_existing,
             priority=priority,
             context=context,
@@ -125,7 +125,7 @@ class Fleet(Looking, Operations, Corrections):
             built(
                 Input,
                 **self._names(thread_id),
-                message_id=message_id or new_message_id(),
+                message_id=message_id_of(message_id),
                 input=input,
                 context=context,
                 config=config,
@@ -164,7 +164,7 @@ class Fleet(Looking, Operations, Corrections):
             built(
                 Answer,
                 **names,
-                message_id=message_id or new_message_id(),
+                message_id=message_id_of(message_id),
                 question_id=named["question_id"],
                 value=fitting_answer(thread, named, value),
                 answered_by=answered_by,
@@ -185,7 +185,7 @@ class Fleet(Looking, Operations, Corrections):
             built(
                 Resolve,
                 **self._names(thread_id),
-                message_id=message_id or new_message_id(),
+                message_id=message_id_of(message_id),
                 request_id=request_id,
                 happened=happened,
                 result=result,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from . import queries
 from .batches import argument
 from .errors import NothingToDo, ThreadExists, UnknownCheckpoint
-from .messages import Amend, Start, built, checkpoint_thread_id, new_message_id, run_id
+from .messages import Amend, Start, built, checkpoint_thread_id, message_id_of, run_id
 from .messages import thread_id as make_thread_id
 from .refusals import receipt_of
 
@@ -56,7 +56,7 @@ class Corrections:
         amendment = built(
             Amend,
             **self._names(thread_id),
-            message_id=message_id or new_message_id(),
+            message_id=message_id_of(message_id),
             as_node=as_node,
             values=values,
             by=by,
@@ -85,7 +85,7 @@ class Corrections:
             tenant=source.tenant,
             graph=source.graph,
             key=key,
-            message_id=message_id or new_message_id(),
+            message_id=message_id_of(message_id),
             input={"forked_from": {"thread_id": source.thread_id, "checkpoint_id": checkpoint_id}},
             on_existing="reject",
         )

@@ -27,6 +27,12 @@ def new_message_id() -> str:
     return str(uuid.uuid4())
 
 
+def message_id_of(given: str | None) -> str:
+    """The caller's, or a new one. An empty one is kept, and refused with the message: a
+    variable that is not set must not become an identity of its own at each call."""
+    return new_message_id() if given is None else given
+
+
 def thread_id(graph: str, key: str, tenant: str = "") -> str:
     """`refund:A1001`, or `acme/refund:A1001` for another than the default tenant."""
     return f"{tenant}/{graph}:{key}" if tenant else f"{graph}:{key}"

@@ -133,11 +133,12 @@ class Sessions:
 def _parsed(url: str) -> dict[str, Any]:
     try:
         return dict(conninfo_to_dict(url))
-    except psycopg.ProgrammingError as exc:
+    except psycopg.ProgrammingError:
+        # Its text repeats the address, with the password.
         raise NotConfigured(
-            f"The Postgres address can't be read: {first_line(exc)}.",
+            "The Postgres address can't be read.",
             "It looks like postgresql://user:password@host:5432/database.",
-        ) from exc
+        ) from None
 
 
 @contextmanager

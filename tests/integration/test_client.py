@@ -12,6 +12,7 @@ from producers import (
     InvalidInput,
     InvalidKey,
     MessageConflict,
+    ProducerError,
     Receipt,
     ThreadExists,
     UnknownGraph,
@@ -176,3 +177,10 @@ def test_an_unknown_thread_is_never_started(
     with pytest.raises(InvalidKey):
         use(fleet, "refund")
     assert database.value("SELECT count(*) FROM fleet.threads") == 0
+
+
+def test_an_empty_message_id_is_refused(fleet: Fleet, database: Database) -> None:
+    """It is a variable that was not set: sent again it would count as another message."""
+    with pytest.raises(ProducerError, match="message_id"):
+        fleet.submit("refund", "A1", INPUT, message_id="")
+    assert accepted(database) == 0

@@ -200,3 +200,34 @@ def test_every_error_for_people_has_a_code_of_its_own() -> None:
     kinds = FleetError.__subclasses__()
     assert len({kind.code for kind in kinds}) == len(kinds) >= 9
     assert str(FleetError("It broke.", "Mend it.")) == "It broke. Mend it."
+
+
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [
+        ("FLEET_POSTGRES_URL", "postgresql+psycopg://u:secret@h/x"),
+        ("FLEET_POSTGRES_URL", "mysql://u:secret@h/x"),
+        ("FLEET_POSTGRES_URL", "postgresql://u:sec%zzret@h/x"),
+        ("FLEET_POSTGRES_URL", "'postgresql://u:secret@h/x'"),
+        ("FLEET_REDIS_URL", "redis://:secret/pw@h"),
+        ("FLEET_REDIS_URL", "redis://:secret@127.0.0.1:1/0?foo=bar"),
+        ("FLEET_REDIS_URL", "http://:secret@h"),
+    ],
+)
+def test_an_address_that_is_none_is_refused_without_its_password(
+    name: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the drivers say of it would repeat it."""
+    monkeypatch.setenv(name, url)
+    with pytest.raises(SettingsError, match=name) as caught:
+        get_settings()
+    assert "sec" not in f"{caught.value}{caught.value.__cause__ or ''}"
+
+
+def test_a_blank_data_folder_is_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not the present directory."""
+    monkeypatch.delenv("FLEET_DATA_DIR")
+    default = get_settings().data_folder
+    get_settings.cache_clear()
+    monkeypatch.setenv("FLEET_DATA_DIR", "")
+    assert get_settings().data_folder == default
