@@ -11,6 +11,7 @@ Both put it in ``fleet.rejected_wakeups``; a wake-up holds nothing that can be l
 import logging
 from collections.abc import Callable, Container
 from concurrent.futures import ThreadPoolExecutor
+from queue import Empty
 from typing import Any
 
 import psycopg
@@ -118,6 +119,33 @@ class Channel(redis.Channel):
         if not isinstance(body, str | bytes):
             return "it is no Celery message: its properties, headers or body have another form"
         return None
+
+    def _deliver_fanout_message(self, message: Any, exchange: str) -> bool:
+        """What came by PUBLISH, where Celery's own commands come."""
+        try:
+            return bool(super()._deliver_fanout_message(message, exchange))  # type: ignore[no-untyped-call]
+        except self.connection_errors:
+            raise
+        except Exception as exc:
+            _set_aside_meanwhile(f"it is no command of Celery's: {type(exc).__name__}", message)
+            raise Empty from exc
+
+
+class QoS(redis.QoS):
+    """kombu's book of deliveries, but for entries that it could not put back."""
+
+    def restore_by_tag(self, tag: Any, client: Any = None, leftmost: bool = False) -> None:
+        try:
+            super().restore_by_tag(tag, client, leftmost)  # type: ignore[no-untyped-call]
+        except _MISFITS as exc:
+            with self.channel.conn_or_acquire(client) as held:
+                item = held.hget(self.unacked_key, tag)
+                with held.pipeline() as pipe:
+                    self._remove_from_indices(tag, pipe).execute()  # type: ignore[no-untyped-call]
+            _set_aside_meanwhile(f"it was never delivered: {type(exc).__name__}: {exc}", item)
+
+
+Channel.QoS = QoS
 
 
 class Transport(redis.Transport):

@@ -262,3 +262,22 @@ def test_a_pool_process_that_is_told_to_end_releases_its_mail(
     status = fleet.wait(f"refund:{order}", 20)
     assert (status.status, status.messages[0].crashes) == ("done", 0)
     assert shop.refunds(order) == 1
+
+
+def test_what_was_never_delivered_or_is_no_command_stops_no_worker(
+    fleet: Fleet, broker: Broker, database: Database, shop: Shop, workers: Workers
+) -> None:
+    """Junk among the deliveries that are put back at a start, and on Celery's own channel."""
+    for tag, junk in {"a": "[]", "b": "{}", "c": "not json", "d": '[5, "x", "y"]'}.items():
+        broker.client.hset("unacked", tag, junk)
+        broker.client.zadd("unacked_index", {tag: 1})
+    worker = workers.start(concurrency=1)
+    channel = f"/{broker.url.rpartition('/')[2]}.celery.pidbox"
+    for junk in ("5", '{"body": "x", "headers": {}, "properties": {}}', "not json"):
+        assert eventually(lambda junk=junk: broker.client.publish(channel, junk), 10)
+    order = shop.new_order()
+    fleet.submit("refund", order, INPUT)
+    assert fleet.wait(f"refund:{order}", 10).status == "done"
+    eventually(lambda: broker.client.hlen("unacked") == 0)
+    assert worker.child.poll() is None
+    eventually(lambda: set_aside(database, 4))
