@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
-from producers import AnswerRefused
+from producers import AnswerRefused, Fleet
 from tests.harness import Database
+from workers.drain import drain
+from workers.slot import Slot
 
 INPUT = {"user_id": "u_42"}
 APPROVE = {
@@ -79,3 +81,10 @@ def nobody() -> Iterator[int]:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
     yield port
+
+
+def begun(fleet: Fleet, slot: Slot, graph: str, key: str = "A", **input: Any) -> str:
+    """A thread of a graph of tests/graphs after its first turn."""
+    thread = fleet.submit(graph, key, {"names": [], "steps": []} | input).thread_id
+    drain(slot, thread)
+    return thread

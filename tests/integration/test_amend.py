@@ -1,16 +1,14 @@
 """Amendments: a person did a node's work by hand. Turns run in this process."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from graphs.registry import Registry
-from infra.settings import get_settings
 from producers import Fleet
 from producers.errors import InvalidPayload, NothingToDo, UnknownThread
 from tests.harness import ROOT, Database, Shop, write_graphs
+from tests.integration.mailbox import begun
 from workers.drain import drain
 from workers.slot import Slot
 
@@ -27,21 +25,6 @@ def graphs_file(database: Database, tmp_path: Path) -> Path:
     )
     database.register(found)
     return found
-
-
-@pytest.fixture
-def slot(shop: Shop, settings_env: None, graphs_file: Path) -> Iterator[Slot]:
-    made = Slot(get_settings(), Registry.load(graphs_file), "fleet")
-    yield made
-    made.disconnect()
-
-
-def begun(fleet: Fleet, slot: Slot, graph: str, key: str = "A", **input: Any) -> str:
-    """A thread after its first turn."""
-    given = {"names": [], "steps": []} | input
-    thread = fleet.submit(graph, key, given).thread_id
-    drain(slot, thread)
-    return thread
 
 
 def amended(

@@ -2,16 +2,15 @@
 
 import logging
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from graphs.registry import Registry
-from infra.settings import get_settings
 from producers import Fleet
 from producers.cli.leftbehind import incompatible_threads
-from tests.harness import ROOT, Database, Shop, write_graphs
+from tests.harness import ROOT, Database, write_graphs
+from tests.integration.mailbox import begun
 from workers.drain import drain
 from workers.slot import Slot
 
@@ -28,20 +27,6 @@ def graphs_file(database: Database, tmp_path: Path) -> Path:
     )
     database.register(found)
     return found
-
-
-@pytest.fixture
-def slot(shop: Shop, settings_env: None, graphs_file: Path) -> Iterator[Slot]:
-    made = Slot(get_settings(), Registry.load(graphs_file), "fleet")
-    yield made
-    made.disconnect()
-
-
-def begun(fleet: Fleet, slot: Slot, graph: str, key: str = "A", **input: object) -> str:
-    """A thread after its first turn."""
-    thread = fleet.submit(graph, key, {"names": [], "steps": []} | input).thread_id
-    drain(slot, thread)
-    return thread
 
 
 @pytest.mark.parametrize("graph", ["sequence", "many"])

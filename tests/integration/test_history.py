@@ -4,18 +4,18 @@ import io
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from graphs.registry import Registry
 from infra.settings import get_settings
 from producers import Fleet
 from producers.cli import main
 from producers.errors import MessageConflict, ThreadExists, UnknownCheckpoint
 from tests.harness import ROOT, Database, Shop, eventually, write_graphs
+from tests.integration.mailbox import begun
 from tests.integration.test_cli import Done
 from workers.drain import drain
 from workers.slot import Slot
@@ -39,13 +39,6 @@ def graphs_file(database: Database, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def slot(shop: Shop, settings_env: None, graphs_file: Path) -> Iterator[Slot]:
-    made = Slot(get_settings(), Registry.load(graphs_file), "fleet")
-    yield made
-    made.disconnect()
-
-
-@pytest.fixture
 def cli(
     slot: Slot, graphs_file: Path, monkeypatch: pytest.MonkeyPatch, capfd: Any
 ) -> Callable[..., Done]:
@@ -61,13 +54,6 @@ def cli(
         return Done(code, captured.out, captured.err)
 
     return run
-
-
-def begun(fleet: Fleet, slot: Slot, graph: str, key: str = "A", **input: Any) -> str:
-    """A thread after its first turn."""
-    thread = fleet.submit(graph, key, {"names": [], "steps": []} | input).thread_id
-    drain(slot, thread)
-    return thread
 
 
 def checkpoints(cli: Cli, thread: str) -> list[dict[str, Any]]:

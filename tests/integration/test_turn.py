@@ -18,13 +18,6 @@ from workers.slot import Slot
 UNRULY = Path(__file__).parents[1] / "graphs" / "unruly.py"
 
 
-@pytest.fixture
-def slot(shop: Shop, settings_env: None) -> Iterator[Slot]:
-    made = Slot(get_settings(), Registry.load(get_settings().graphs_path), "fleet")
-    yield made
-    made.disconnect()
-
-
 def refuse_questions(database: Database) -> None:
     """Let the end of a turn that asks something fail, as a full disk or a bad row would."""
     database.fetch(
