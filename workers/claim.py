@@ -8,11 +8,9 @@ left-over thread can write nothing.
 
 import threading
 import time
-from dataclasses import dataclass
 from typing import Any, LiteralString, TypeVar
 
 import psycopg
-from psycopg.rows import tuple_row
 from psycopg.types.json import Jsonb
 
 from graphs.control import Cancelled, ClaimLost, Control
@@ -21,89 +19,9 @@ from infra import metrics
 from infra.failpoints import failpoint
 from infra.sql import query
 from workers.buffer import WriteBuffer
+from workers.claimed import BARRIER, FINISH, Claimed, Reply, fetch
 
 T = TypeVar("T")
-
-# Columns by name and in the order of the fields below: newer releases may add others.
-_CLAIMED: LiteralString = """
-    SELECT result, thread_id, tenant, graph, key, generation, epoch, fingerprint,
-        checkpoint_clock, seq, message_id, kind, payload, crashes, failures, failing_for,
-        checkpoint, checkpoint_id, parent_checkpoint_id, metadata, channel_values, pending_writes
-    FROM """
-_CLAIM: LiteralString = _CLAIMED + "fleet.claim(%s, %s, %s)"
-_CLAIM_NEXT: LiteralString = _CLAIMED + "fleet.claim_next(%s, %s, %s, %s)"
-_FINISH: LiteralString = _CLAIMED + "fleet.finish(%s, %s, %s, %s, %b, %b, %b, %b)"
-_BARRIER: LiteralString = """
-    SELECT stop, state, attempts, args_hash, result_type, result, error, age, first_age
-    FROM fleet.barrier(%s, %s, %s, %s, %s, %b, %b, %b)"""
-
-
-@dataclass(frozen=True, slots=True)
-class Claimed:
-    """A row of ``fleet.claimed``; the fields after ``result`` are null unless it is 'claimed'."""
-
-    result: str
-    thread_id: str
-    tenant: str
-    graph: str
-    key: str
-    generation: int
-    epoch: int
-    fingerprint: dict[str, Any] | None
-    checkpoint_clock: str | None
-    seq: int
-    message_id: str
-    kind: str
-    payload: dict[str, Any]
-    crashes: int
-    failures: int
-    failing_for: float | None
-    checkpoint: dict[str, Any] | None
-    checkpoint_id: str | None
-    parent_checkpoint_id: str | None
-    metadata: dict[str, Any] | None
-    channel_values: list[list[bytes]] | None
-    pending_writes: list[list[bytes]] | None
-
-    @property
-    def checkpoint_thread(self) -> str:
-        """LangGraph's thread_id."""
-        return f"{self.thread_id}#{self.generation}" if self.generation > 1 else self.thread_id
-
-
-@dataclass(frozen=True, slots=True)
-class _Reply:
-    stop: bool
-    state: str | None
-    attempts: int | None
-    args_hash: str | None
-    result_type: str | None
-    result: bytes | None
-    error: dict[str, Any] | None
-    age: float | None
-    first_age: float | None
-
-
-def claim(conn: psycopg.Connection[Any], thread_id: str, owner: str, max_crashes: int) -> Claimed:
-    """Claim the thread by name, or say why not in ``result``."""
-    return _fetch(conn, Claimed, _CLAIM, (thread_id, owner, max_crashes))
-
-
-def claim_next(
-    conn: psycopg.Connection[Any], queue: str, tenant: str, owner: str, max_crashes: int
-) -> Claimed:
-    """Claim the next due mail of the queue, a tenant after ``tenant`` first."""
-    return _fetch(conn, Claimed, _CLAIM_NEXT, (queue, tenant, owner, max_crashes))
-
-
-def _fetch(conn: psycopg.Connection[Any], kind: type[T], query: LiteralString, args: Any) -> T:
-    row = (
-        conn.cursor(binary=True, row_factory=tuple_row)
-        .execute(query, args, prepare=True)
-        .fetchone()
-    )
-    assert row is not None
-    return kind(*row)
 
 
 class WriteRefused(Control):
@@ -251,7 +169,7 @@ class Claim:
             failpoint("turn.before_unlock")
             reply = self._execute(
                 Claimed,
-                _FINISH,
+                FINISH,
                 (
                     c.thread_id,
                     c.checkpoint_thread,
@@ -271,7 +189,7 @@ class Claim:
 
     # Inside
 
-    def _barrier(self, intent: Intent | None) -> _Reply:
+    def _barrier(self, intent: Intent | None) -> Reply:
         with self.lock:
             self.require_open()
             rows, blob = self.buffer.render()
@@ -284,8 +202,8 @@ class Claim:
                     {"held": held} | {name: getattr(intent, name) for name in Intent.__slots__}
                 )
             reply = self._execute(
-                _Reply,
-                _BARRIER,
+                Reply,
+                BARRIER,
                 (
                     c.thread_id,
                     c.checkpoint_thread,
@@ -311,7 +229,7 @@ class Claim:
         """``purpose``, ``size`` in bytes: for the metrics."""
         started = time.monotonic()
         try:
-            row = _fetch(self.conn, kind, query, args)
+            row = fetch(self.conn, kind, query, args)
         except psycopg.Error as exc:
             if self.conn.closed or exc.sqlstate == "FL001":
                 self._poison = ClaimLost(str(exc).strip() or type(exc).__name__)

@@ -14,7 +14,7 @@ from infra import metrics
 from infra.telemetry import bound
 from producers.wakeup import publish_many
 from workers import shutdown
-from workers.claim import Claimed
+from workers.claimed import Claimed
 from workers.gate import gate
 from workers.outcomes import Kind
 from workers.rejects import set_aside

@@ -16,7 +16,8 @@ from langgraph.types import Interrupt
 from graphs.pending import pending_nodes
 from infra.sql import query
 from workers.buffer import Typed, Write
-from workers.claim import Claim, Claimed
+from workers.claim import Claim
+from workers.claimed import Claimed
 
 #: Writes that say what happened to a task, not what it gave (langgraph.pregel._task_status).
 _INTERRUPT = WRITES_IDX_MAP["__interrupt__"]

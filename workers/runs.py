@@ -13,7 +13,7 @@ from langgraph.checkpoint.base import BaseCheckpointSaver
 
 from producers.messages import run_id
 from producers.runs import parted
-from workers.claim import Claimed
+from workers.claimed import Claimed
 
 #: Where the checkpoints' metadata keeps them, as JSON: LangGraph keeps plain values only.
 _KEPT = "fleet_run"

@@ -26,7 +26,7 @@ from infra.settings import Settings
 from infra.sql import query
 from producers.wakeup import NO_LIMIT, Wake, broker
 from workers import inline, revisits
-from workers.claim import Claimed, claim, claim_next
+from workers.claimed import Claimed, claim, claim_next
 from workers.keeper import Keeper
 from workers.store import LentStore
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from langgraph.runtime import RunControl
 
 from infra.failpoints import failpoint
-from workers.claim import Claimed
+from workers.claimed import Claimed
 from workers.head import Head
 
 

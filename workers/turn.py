@@ -26,7 +26,8 @@ from producers.messages import KINDS
 from workers import amend, failures, shutdown
 from workers.answered import AnsweredSaver, reached
 from workers.checkpoint_clock import lift
-from workers.claim import Claim, Claimed, StateUnstorable, WriteRefused
+from workers.claim import Claim, StateUnstorable, WriteRefused
+from workers.claimed import Claimed
 from workers.gate import gate
 from workers.head import channels_below
 from workers.leftovers import leftovers
@@ -36,6 +37,9 @@ from workers.slot import Slot
 from workers.supersteps import Supersteps, place
 
 log = logging.getLogger("fleet.turn")
+
+#: No step: nothing is left to run.
+_NOTHING = object()
 
 
 class Turn:
@@ -297,10 +301,3 @@ class Turn:
 async def _exhaust(run: AsyncIterator[Any]) -> None:
     async for _ in run:
         pass
-
-
-class _Nothing:
-    """Nothing is left to run."""
-
-
-_NOTHING = _Nothing()

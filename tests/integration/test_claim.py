@@ -10,7 +10,8 @@ import pytest
 from graphs.control import Cancelled, ClaimLost
 from graphs.ledger import Intent, Result
 from tests.harness import Database, eventually
-from workers.claim import Claim, Claimed, StateUnstorable, claim, claim_next
+from workers.claim import Claim, StateUnstorable
+from workers.claimed import Claimed, claim, claim_next
 from workers.outcomes import Kind, Outcome, end
 
 NEXT = {"owner": "me", "max_crashes": 3, "queue": "fleet", "tenant": ""}

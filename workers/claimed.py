@@ -1,0 +1,95 @@
+"""The SQL calls of a turn (infra/sql/functions), each one round trip, and what they give."""
+
+from dataclasses import dataclass
+from typing import Any, LiteralString, TypeVar
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from producers.messages import checkpoint_thread_id
+
+T = TypeVar("T")
+
+# Columns by name and in the order of the fields below: newer releases may add others.
+_CLAIMED: LiteralString = """
+    SELECT result, thread_id, tenant, graph, key, generation, epoch, fingerprint,
+        checkpoint_clock, seq, message_id, kind, payload, crashes, failures, failing_for,
+        checkpoint, checkpoint_id, parent_checkpoint_id, metadata, channel_values, pending_writes
+    FROM """
+_CLAIM: LiteralString = _CLAIMED + "fleet.claim(%s, %s, %s)"
+_CLAIM_NEXT: LiteralString = _CLAIMED + "fleet.claim_next(%s, %s, %s, %s)"
+FINISH: LiteralString = _CLAIMED + "fleet.finish(%s, %s, %s, %s, %b, %b, %b, %b)"
+BARRIER: LiteralString = """
+    SELECT stop, state, attempts, args_hash, result_type, result, error, age, first_age
+    FROM fleet.barrier(%s, %s, %s, %s, %s, %b, %b, %b)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A row of ``fleet.claimed``; the fields after ``result`` are null unless it is 'claimed'."""
+
+    result: str
+    thread_id: str
+    tenant: str
+    graph: str
+    key: str
+    generation: int
+    epoch: int
+    fingerprint: dict[str, Any] | None
+    checkpoint_clock: str | None
+    seq: int
+    message_id: str
+    kind: str
+    payload: dict[str, Any]
+    crashes: int
+    failures: int
+    failing_for: float | None
+    checkpoint: dict[str, Any] | None
+    checkpoint_id: str | None
+    parent_checkpoint_id: str | None
+    metadata: dict[str, Any] | None
+    channel_values: list[list[bytes]] | None
+    pending_writes: list[list[bytes]] | None
+
+    @property
+    def checkpoint_thread(self) -> str:
+        """LangGraph's thread_id."""
+        return checkpoint_thread_id(self.thread_id, self.generation)
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A row of ``fleet.recorded``: what a barrier says."""
+
+    stop: bool
+    state: str | None
+    attempts: int | None
+    args_hash: str | None
+    result_type: str | None
+    result: bytes | None
+    error: dict[str, Any] | None
+    age: float | None
+    first_age: float | None
+
+
+def claim(conn: psycopg.Connection[Any], thread_id: str, owner: str, max_crashes: int) -> Claimed:
+    """Claim the thread by name, or say why not in ``result``."""
+    return fetch(conn, Claimed, _CLAIM, (thread_id, owner, max_crashes))
+
+
+def claim_next(
+    conn: psycopg.Connection[Any], queue: str, tenant: str, owner: str, max_crashes: int
+) -> Claimed:
+    """Claim the next due mail of the queue, a tenant after ``tenant`` first."""
+    return fetch(conn, Claimed, _CLAIM_NEXT, (queue, tenant, owner, max_crashes))
+
+
+def fetch(conn: psycopg.Connection[Any], kind: type[T], query: LiteralString, args: Any) -> T:
+    """The one row of a call, prepared; raises psycopg.Error."""
+    row = (
+        conn.cursor(binary=True, row_factory=tuple_row)
+        .execute(query, args, prepare=True)
+        .fetchone()
+    )
+    assert row is not None
+    return kind(*row)
