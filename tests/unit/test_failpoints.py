@@ -62,6 +62,10 @@ def test_only_the_named_point_acts() -> None:
         ("p=exit:3:0.5:1", ("exit", 3.0, 0.5, 1)),
         ("p=sleep:0.25", ("sleep", 0.25, 1.0, None)),
         ("p=raise:1:4", ("raise", 0.0, 1.0, 4)),
+        ("p=kill:::2", ("kill", 0.0, 1.0, 2)),
+        ("p=stop", ("stop", 0.0, 1.0, None)),
+        ("p=stop:0.5", ("stop", 0.5, 1.0, None)),
+        ("p=note", ("note", 0.0, 1.0, None)),
     ],
 )
 def test_an_entry_reads_as_documented(
@@ -74,7 +78,10 @@ def test_an_entry_reads_as_documented(
 
 @pytest.mark.parametrize(
     "spec",
-    ["p", "p=", "=kill", "p=explode", "p=kill:2", "p=sleep:x", "p=kill:1:1:1", "p=exit:1:-1"],
+    [
+        *("p", "p=", "=kill", "p=explode", "p=kill:2", "p=sleep:x", "p=kill:1:1:1", "p=exit:1:-1"),
+        *("p=sleep:-1", "p@a/b=kill"),
+    ],
 )
 def test_an_entry_that_cannot_be_read_is_named(spec: str) -> None:
     """A misspelt failpoint that never fires would make a chaos test pass."""
@@ -85,6 +92,15 @@ def test_an_entry_that_cannot_be_read_is_named(spec: str) -> None:
 def test_several_entries_are_parted_by_semicolons() -> None:
     """Blanks and an empty last entry do no harm."""
     assert set(parse("a=kill; b=sleep:1;")) == {"a", "b"}
+
+
+def test_a_long_spec_may_come_from_a_file(tmp_path: Path) -> None:
+    """In lines, entries or both; a file that is not there is named."""
+    file = tmp_path / "spec"
+    file.write_text("a=kill; b=note\n\nc@x%2Fy=sleep:1\n")
+    assert set(parse(f"@{file}")) == {"a", "b", "c@x%2Fy"}
+    with pytest.raises(SettingsError, match="no-such"):
+        arm("@no-such")
 
 
 def test_a_count_limits_how_often_it_acts() -> None:
@@ -154,6 +170,38 @@ def test_stop_waits_for_sigcont() -> None:
     assert process.wait(10) == 0
 
 
+def test_stop_with_seconds_goes_on_by_itself() -> None:
+    """Nobody has to resume it, and whoever does is no child of it."""
+    begun = time.monotonic()
+    code = "failpoint('a.b')\nimport os\ntry: os.waitpid(-1, 0)\nexcept ChildProcessError: pass"
+    assert run("a.b=stop:0.3", code) == (0, "passed\n")
+    assert time.monotonic() - begun >= 0.3
+
+
+def test_an_armed_place_acts_there_only() -> None:
+    """The place is quoted as in the log; `name@` is for all the others."""
+    arm("p@a%2Fb=raise;q@=raise:1:1")
+    failpoint("p")
+    failpoint("p", lambda: "a/c")
+    with pytest.raises(FailpointError, match=r"p@a%2Fb"):
+        failpoint("p", lambda: "a/b")
+    with pytest.raises(FailpointError, match=r"q@a%2Fb"):
+        failpoint("q", lambda: "a/b")
+
+
+def test_a_place_that_is_not_armed_is_not_asked_for() -> None:
+    """It may cost something to tell."""
+    arm("p=sleep:0")
+    failpoint("p", lambda: pytest.fail("asked"))
+
+
+def test_note_only_writes_the_log(tmp_path: Path) -> None:
+    """How the places that a run has are found."""
+    log = tmp_path / "log"
+    assert run("a@=note", "failpoint('a', lambda: 'x y')", failpoint_log=log) == (0, "passed\n")
+    assert log.read_text().split()[1:] == ["a@x%20y", "note"]
+
+
 def test_the_log_has_a_line_per_hit(tmp_path: Path) -> None:
     """Also of a kill, which leaves no time afterwards."""
     log = tmp_path / "log"
@@ -169,6 +217,16 @@ def test_once_is_once_over_all_processes(tmp_path: Path) -> None:
     once = tmp_path / "once"
     assert run("a.b=kill", failpoint_once=once)[0] == -signal.SIGKILL
     assert run("a.b=kill", failpoint_once=once) == (0, "passed\n")
+
+
+def test_once_with_a_count_is_as_often_over_all_processes(tmp_path: Path) -> None:
+    """Killed at the first and at the second attempt; the third passes. Each place counts apart."""
+    settings = {"failpoint_once": tmp_path / "once"}
+    long = "x" * 300
+    for place in ("one", long):
+        code = f"failpoint('a.b', lambda: '{place}')"
+        codes = [run("a.b@=kill:::2", code, **settings)[0] for _ in range(3)]
+        assert codes == [-signal.SIGKILL, -signal.SIGKILL, 0]
 
 
 def test_an_unarmed_point_costs_under_a_microsecond() -> None:
