@@ -96,10 +96,10 @@ class Attempts:
             return self._replay(*known)
         yield Do(Act.YIELD)
         self.ledger.require_alone(self.call)
-        failpoint("effect.before_intent")
+        failpoint("effect.before_intent", self._place)
         # Only resend calls again without looking: the others leave the old start alone.
         recorded = self._intend(again=self.spec.policy == "resend")
-        failpoint("effect.after_intent")
+        failpoint("effect.after_intent", self._place)
         if recorded.state not in ("new", "intent"):
             return self._finished(recorded)
         self.untouched = recorded.state == "new"
@@ -158,6 +158,7 @@ class Attempts:
             )
 
     def _look_up(self) -> Flow:
+        failpoint("effect.before_lookup", self._place)
         try:
             found = yield Do(Act.LOOK_UP)
         except Exception as exc:
@@ -166,6 +167,7 @@ class Attempts:
                 f"lookup of {self._name()} failed: {faults.describe(exc)}",
                 True,
             ) from exc
+        failpoint("effect.after_lookup", self._place)
         if isinstance(found, Found):
             return found.value
         return _NOT_FOUND if found is None else found
@@ -175,6 +177,7 @@ class Attempts:
     def _call_until_done(self) -> Flow:
         while True:
             self.ledger.ready()
+            failpoint("effect.before_call", self._place)
             started = time.monotonic()
             try:
                 value = yield Do(Act.CALL, attempt=self.attempts)
@@ -183,7 +186,7 @@ class Attempts:
                 if found is not _NOT_FOUND:
                     return self._done(found)
             else:
-                failpoint("effect.after_call")
+                failpoint("effect.after_call", self._place)
                 return self._done(value)
 
     def _failed(self, exc: Exception, took: float) -> Flow:
@@ -245,7 +248,7 @@ class Attempts:
             raise self._error(ResultUnstorable, error) from exc
         result = Result(self.call.request_id, "done", stored, None, *self._tail())
         self._record(result, at_once=spec.policy != "resend")
-        failpoint("effect.after_result")
+        failpoint("effect.after_result", self._place)
         return given
 
     def _record(self, result: Result, at_once: bool) -> None:
@@ -287,6 +290,9 @@ class Attempts:
     def _in_doubt(self, reason: str) -> InDoubt:
         metrics.effect(self.spec.policy, "in_doubt")
         return InDoubt(self.call.request_id, self.call.name, reason)
+
+    def _place(self) -> str:
+        return self.ledger.place(self.call)
 
     def _name(self) -> str:
         return f"effect {self.call.name} ({self.call.request_id})"

@@ -43,6 +43,7 @@ class Call:
     execution: "_Execution"
     slot: tuple[str, str | None, str | None]
     ordinal: int
+    position: position.Position
     overlapped: bool = False
 
 
@@ -101,7 +102,7 @@ class Ledger:
                 raise RetryLater(0.5, f"effect {name} ({request_id}) is still under way", False)
             if again is None:
                 execution.count[slot] = ordinal + 1
-            call = Call(name, request_id, effect_key, args_hash, execution, slot, ordinal)
+            call = Call(name, request_id, effect_key, args_hash, execution, slot, ordinal, place)
             execution.running[slot] = call
             self._running.add(request_id)
             return call
@@ -120,6 +121,13 @@ class Ledger:
         """Raise AmbiguousEffect if another call has met this one before anything was sent."""
         if call.overlapped:
             raise AmbiguousEffect(_overlap(call.name))
+
+    def place(self, call: Call) -> str:
+        """Where a failpoint meets the call: the message, its nodes and the call's number."""
+        name, label, key = call.slot
+        detail = "" if label is None and key is None else f"[{label or key}]"
+        turn, nodes = self.turn, position.nodes(call.position)
+        return f"{turn.thread_id}/{turn.message_seq}/{nodes}/{name}{detail}.{call.ordinal}"
 
     # The turn, for as long as the ledger is open
 

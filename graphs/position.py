@@ -14,7 +14,7 @@ import inspect
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from typing import Any
 
 from langgraph.config import get_config
@@ -83,6 +83,16 @@ def here() -> Position:
             number.isdigit() and ":" not in before for before, number in pairwise(segments)
         ),
     )
+
+
+def nodes(position: Position) -> str:
+    """The nodes from the root's down, each with its superstep: the same at each attempt."""
+    names = [
+        position.root.partition(":")[0].partition("@")[0],
+        *(name for name, *_ in position.path),
+    ]
+    steps = [getattr(pad, "step", -1) for pad in position.chain]
+    return "|".join(f"{n}={s}" for n, s in zip_longest(names, steps[: len(names)], fillvalue=-1))
 
 
 def same_task(one: Any, other: Any) -> bool:

@@ -35,6 +35,11 @@ def argument(message: Message, *, notify: bool) -> str:
     return canonical_json(message.accept_args(notify=notify))
 
 
+def place_of(message: Message) -> str:
+    """Where a failpoint is met: the thread and the message."""
+    return f"{message.thread_id}/{message.message_id}"
+
+
 def starts_of(items: Iterable[Item], tenant: str) -> list[Start]:
     """The items as messages; the error of a bad one names its index."""
     starts: list[Start] = []
@@ -147,8 +152,8 @@ def _accept(
         for place, said in zip(batch, found, strict=True):
             if said["outcome"] not in _ACCEPTING:
                 _refuse(place, said)
-        failpoint("accept.before_commit")
-    failpoint("accept.after_commit")
+        failpoint("accept.before_commit", lambda: place_of(batch[0][1]))
+    failpoint("accept.after_commit", lambda: place_of(batch[0][1]))
     return found
 
 

@@ -17,7 +17,7 @@ import psycopg
 
 from . import queries
 from .answers import fitting_answer
-from .batches import Item, accept_all, argument, starts_of
+from .batches import Item, accept_all, argument, place_of, starts_of
 from .corrections import Corrections
 from .inputs import InputSchemas
 from .looking import Looking
@@ -210,7 +210,7 @@ class Fleet(Looking, Operations, Corrections):
 
     def _accept(self, message: Message) -> Receipt:
         found = self._sessions.run(lambda conn: self._accept_on(conn, message))
-        failpoint("accept.after_commit")
+        failpoint("accept.after_commit", lambda: place_of(message))
         receipt = receipt_of(message, found)
         return receipt.model_copy(update={"published": self._published([found])})
 
@@ -218,14 +218,14 @@ class Fleet(Looking, Operations, Corrections):
         """Accept within a transaction of the caller's."""
         with translated():
             self._schemas.check(conn, start)
-            failpoint("accept.before_commit")
+            failpoint("accept.before_commit", lambda: place_of(start))
             found = queries.row(conn, "accept_within", message=argument(start, notify=True))
         return receipt_of(start, found)
 
     def _accept_on(self, conn: psycopg.Connection[Any], message: Message) -> Any:
         if isinstance(message, Start):
             self._schemas.check(conn, message)
-        failpoint("accept.before_commit")
+        failpoint("accept.before_commit", lambda: place_of(message))
         return queries.row(conn, "accept", message=argument(message, notify=self._wakes is None))
 
     def _published(self, found: list[dict[str, Any]]) -> bool:

@@ -58,7 +58,7 @@ def _environment(name: str) -> str | None:
         ) from None
 
 
-def failpoint(name: str) -> None:
+def failpoint(name: str, place: Callable[[], str] | None = None) -> None:
     """infra's failpoint, when it is there and may be armed."""
     if not _IN_FLEET:
         return
@@ -66,4 +66,4 @@ def failpoint(name: str) -> None:
     if points is None and os.environ.get("FLEET_FAILPOINTS"):
         points = import_module("infra.failpoints")
     if points is not None:
-        points.failpoint(name)
+        points.failpoint(name, place)

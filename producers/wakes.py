@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -12,6 +13,8 @@ from .surroundings import failpoint
 
 if TYPE_CHECKING:
     from redis import Redis
+
+    from .wakeup import Wake
 
 # At most this many wake-ups in one round trip.
 _AT_ONCE = 500
@@ -52,9 +55,10 @@ class Wakes:
             return False
         try:
             for start in range(0, len(wakes), _AT_ONCE):
-                failpoint("publish.before")
-                push(self._broker(), wakes[start : start + _AT_ONCE])
-                failpoint("publish.after")
+                some = wakes[start : start + _AT_ONCE]
+                failpoint("publish.before", partial(_place, some))
+                push(self._broker(), some)
+                failpoint("publish.after", partial(_place, some))
         except BrokerHangs:
             self._quiet_until = time.monotonic() + TIMEOUT
             return False
@@ -75,6 +79,11 @@ class Wakes:
         with self._lock:
             if self._client is not None:
                 self._client.close()
+
+
+def _place(wakes: "list[Wake]") -> str:
+    """Where a failpoint is met: the first of the threads."""
+    return wakes[0].thread_id
 
 
 def _usable(url: str) -> str:

@@ -8,6 +8,8 @@ left-over thread can write nothing.
 
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from typing import Any, LiteralString, TypeVar
 
 import psycopg
@@ -22,6 +24,11 @@ from workers.buffer import WriteBuffer
 from workers.claimed import BARRIER, FINISH, Claimed, Reply, fetch
 
 T = TypeVar("T")
+
+# Failpoints at each side of a barrier; those of the end's are turn.before_unlock and
+# turn.after_commit.
+_INTENT = ("barrier.before_intent", "barrier.after_intent")
+_FLUSH = ("barrier.before_flush", "barrier.after_flush")
 
 
 class WriteRefused(Control):
@@ -65,6 +72,8 @@ class Claim:
         self.graph = claimed.graph
         self.key = claimed.key
         self.message_seq = claimed.seq
+        #: Where failpoints are met.
+        self.place: Callable[[], str] = claimed.place
 
     # What graphs may ask of a claim
 
@@ -166,7 +175,7 @@ class Claim:
             self.require_open()
             rows, blob = self.buffer.render()
             c = self.claimed
-            failpoint("turn.before_unlock")
+            failpoint("turn.before_unlock", self.place)
             reply = self._execute(
                 Claimed,
                 FINISH,
@@ -184,7 +193,7 @@ class Claim:
                 len(blob),
             )
             self.close()
-            failpoint("turn.after_commit")
+            failpoint("turn.after_commit", self.place)
             return reply
 
     # Inside
@@ -201,6 +210,9 @@ class Claim:
                 body = Jsonb(
                     {"held": held} | {name: getattr(intent, name) for name in Intent.__slots__}
                 )
+            before, after = _FLUSH if intent is None else _INTENT
+            place = partial(self._place_of, intent)
+            failpoint(before, place)
             reply = self._execute(
                 Reply,
                 BARRIER,
@@ -220,8 +232,12 @@ class Claim:
             if intent is not None and intent.effect_key and reply.state in ("new", "intent"):
                 self._keys.add(intent.effect_key)
             self.buffer.clear()
+            failpoint(after, place)
             self.stop_requested = self.stop_requested or reply.stop
             return reply
+
+    def _place_of(self, intent: Intent | None) -> str:
+        return self.place() if intent is None else f"{self.place()}/{intent.name}"
 
     def _execute(
         self, kind: type[T], query: LiteralString, args: Any, purpose: str, size: int

@@ -56,6 +56,10 @@ class Claimed:
         """LangGraph's thread_id."""
         return checkpoint_thread_id(self.thread_id, self.generation)
 
+    def place(self) -> str:
+        """Where a failpoint is met: the message."""
+        return f"{self.thread_id}/{self.seq}"
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:

@@ -8,9 +8,11 @@ under load the broker's cost is paid once for many turns.
 
 import logging
 import time
+from functools import partial
 from typing import Any
 
 from infra import metrics
+from infra.failpoints import failpoint
 from infra.telemetry import bound
 from producers.wakeup import publish_many
 from workers import shutdown
@@ -57,11 +59,18 @@ def drain(slot: Slot, thread_id: str) -> list[dict[str, Any]]:
         following = _serve(slot, claimed, done, last=budget.spent(len(done) + 1))
         if following is None and budget.spent(len(done)):
             break
+        failpoint("drain.before_next", partial(_place, done))
         # The last look comes after the last commit: mail that came in between is seen.
         claimed = following or _claim_next(slot)
     if budget.spent(len(done)):
+        failpoint("drain.before_hand_over", partial(_place, done))
         _hand_over(slot, done)
     return done
+
+
+def _place(done: list[dict[str, Any]]) -> str:
+    """Where a failpoint is met: the message of the last turn."""
+    return f"{done[-1]['thread_id']}/{done[-1]['seq']}" if done else ""
 
 
 def _claim_next(slot: Slot) -> Claimed:

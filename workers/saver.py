@@ -24,6 +24,7 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.runtime import RunControl
 
 from graphs.ledger import Ledger
+from infra.failpoints import failpoint
 from workers import shutdown
 from workers.buffer import Typed, Write
 from workers.claim import Claim
@@ -81,6 +82,7 @@ class FleetSaver(PostgresSaver):
             buffer = self.claim.buffer
             for channel, typed in new.items():
                 buffer.blobs[ns, channel, str(new_versions[channel])] = typed
+            failpoint("saver.mid_put", self.claim.place)
             buffer.checkpoints[ns, checkpoint["id"]] = (parent, stored, meta)
             buffer.touch()
             self._advance(ns, checkpoint["id"], parent, stored, meta, set(large), new)

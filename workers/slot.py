@@ -20,7 +20,7 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from psycopg.types.json import set_json_dumps, set_json_loads
 
 from graphs.registry import RegisteredGraph, Registry
-from infra.failpoints import failpoint
+from infra.failpoints import failpoint, on_disconnect
 from infra.postgres import connect
 from infra.settings import Settings
 from infra.sql import query
@@ -76,11 +76,17 @@ class Slot:
     def connection(self) -> psycopg.Connection[Any]:
         """The slot's session; opened anew when the last one was lost, never inside a turn."""
         if self._conn is None or self._conn.closed:
+            failpoint("slot.before_connect", self._place)
             self._conn = connect(self.settings.require_postgres(), f"fleet-slot {self.owner}"[:63])
+            failpoint("slot.after_connect", self._place)
+            on_disconnect(self.disconnect)
             # Claims, barriers and ends are JSON both ways; ours is all JSON-safe by then.
             set_json_dumps(orjson.dumps, self._conn)
             set_json_loads(orjson.loads, self._conn)
         return self._conn
+
+    def _place(self) -> str:
+        return self.owner.partition(":")[0]
 
     def disconnect(self) -> None:
         """Close the session and all of its locks with it."""
@@ -97,9 +103,10 @@ class Slot:
             return self._claim(thread_id)
 
     def _claim(self, thread_id: str) -> Claimed:
+        failpoint("claim.before_lock", lambda: thread_id)
         found = claim(self.connection(), thread_id, self.owner, self.settings.max_crashes)
         if found.result == "claimed":
-            failpoint("claim.after_commit")
+            failpoint("claim.after_commit", found.place)
         return found
 
     def begin_with(self, queue: str) -> None:
@@ -128,9 +135,13 @@ class Slot:
         return found
 
     def _claim_next(self) -> Claimed:
-        return claim_next(
+        failpoint("claim.before_next", lambda: self.queues[0])
+        found = claim_next(
             self.connection(), self.queues[0], self.tenant, self.owner, self.settings.max_crashes
         )
+        if found.result == "claimed":
+            failpoint("claim.after_commit", found.place)
+        return found
 
     def due(self) -> Wake | None:
         """A wake-up for due mail of the first queue that has some."""

@@ -146,6 +146,7 @@ class Sweeper(threading.Thread):
             if self._leads:
                 conn.execute("LISTEN fleet_mail")
                 log.info("this worker leads the sweep")
+                failpoint("sweep.elected", lambda: str(self._me["worker"]))
             elif self._kicked.is_set():
                 self._kicked.clear()
                 self.wake_orphans()
@@ -202,9 +203,7 @@ class Sweeper(threading.Thread):
         self._orphans.keep({*claims})
         for claim, (thread_id, queue) in claims.items():
             if self._orphans.allowed(claim, now):
-                failpoint("sweep.before_wake")
-                push(self._broker, [Wake(queue, thread_id, NO_LIMIT)])
-                failpoint("sweep.after_wake")
+                self._push(Wake(queue, thread_id, NO_LIMIT))
                 self._orphans.note(claim, now)
                 metrics.woken("orphan")
                 log.warning("thread %s lost its worker: woken", thread_id)
@@ -219,12 +218,19 @@ class Sweeper(threading.Thread):
         for thread_id, queue in found:
             if queue in full or not calls.allowed(thread_id, now):
                 continue
-            if push(self._broker, [Wake(queue, thread_id, limits[queue])]):
+            if self._push(Wake(queue, thread_id, limits[queue])):
                 calls.note(thread_id, now)
                 metrics.woken(reason)
             else:
                 full.add(queue)
         return len(found)
+
+    def _push(self, wake: Wake) -> int:
+        """Publish one wake-up; how many were taken."""
+        failpoint("sweep.before_wake", lambda: wake.thread_id)
+        taken = push(self._broker, [wake])
+        failpoint("sweep.after_wake", lambda: wake.thread_id)
+        return taken
 
     def _settle_cancelled(self) -> int:
         """Call off what was cancelled between two turns; how many threads."""
@@ -247,7 +253,7 @@ class Sweeper(threading.Thread):
             threads = {n.payload for n in conn.notifies(timeout=min(left, 0.05), stop_after=1)}
             for thread_id in threads:
                 for queue in self._run("queue_of", {"thread_id": thread_id}):
-                    push(self._broker, [Wake(queue[0], thread_id, NO_LIMIT)])
+                    self._push(Wake(queue[0], thread_id, NO_LIMIT))
                     metrics.woken("mail")
 
     def _watch_leader(self) -> None:

@@ -53,7 +53,8 @@ class Turn:
         self.run_id = self.setup.id
         self.control = Supersteps()
         self.saver = AnsweredSaver(self.claim, slot.serde, self.control)
-        self.place = self.control.place = partial(place, claimed, self.saver.heads)
+        self.place = partial(place, claimed, self.saver.heads)
+        self.claim.place = self.control.place = self.place
         self.outcome = Outcome(Kind.LOST, "not run")
         self.leaving: SystemExit | None = None
 
@@ -63,7 +64,7 @@ class Turn:
         ``following``: as ``fleet.finish`` takes it, None to stop after this turn.
         """
         try:
-            failpoint("claim.after_lock")
+            failpoint("claim.after_lock", self.claimed.place)
             lift(self.claimed.checkpoint_clock, self.claimed.checkpoint_id)
             if self.claimed.crashes > 1:
                 with gate.alone(still_waiting=self.claim.check):

@@ -233,7 +233,7 @@ def killed_at(monkeypatch: pytest.MonkeyPatch, point: str, hit: int = 1) -> Iter
     """The process dies at the n-th passing of a failpoint."""
     left = [hit]
 
-    def failpoint(name: str) -> None:
+    def failpoint(name: str, _: object) -> None:
         if name == point:
             left[0] -= 1
             if left[0] == 0:

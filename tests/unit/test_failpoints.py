@@ -20,6 +20,7 @@ from tests.harness import ROOT, clean_environment
 def disarmed() -> Iterator[None]:
     """Nothing armed before and after."""
     arm("")
+    on_disconnect(None)
     yield
     arm("")
     on_disconnect(None)
