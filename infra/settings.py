@@ -57,6 +57,8 @@ class Settings(BaseSettings):
     shop_url: str | None = None
     graphs_file: Path = Path("langgraph.json")
     data_dir: Path | None = None
+    #: Of producers and the command line; workers' sessions have limits of their own.
+    client_timeout: Seconds = 15
 
     approval_limit: Annotated[Decimal, Field(ge=0, allow_inf_nan=False)] = Decimal(1000)
     queue: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,100}$")] = "fleet"

@@ -36,6 +36,8 @@ SECTIONS = {
         "graphs_file": "Which graphs there are: see [graphs](graphs.md).",
         "data_dir": "Data, logs and addresses of `fleet up`; by default `.fleet` here, or a folder "
         "elsewhere where Postgres could not use that one.",
+        "client_timeout": "A producer, or a command, that has had no answer from Postgres for so "
+        "long gives up. Below 10 it also does so where another open transaction is in the way.",
     },
     "Work": {
         "queue": "Celery's queue of the graphs that name none of their own.",

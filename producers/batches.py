@@ -89,9 +89,9 @@ def accept_all(
     """What fleet.accept said of each, in the order given; raises for the first refused."""
     placed = sorted(enumerate(starts), key=lambda p: p[1].thread_id)
     batches = [placed[at : at + BATCH] for at in range(0, len(placed), BATCH)]
-    sessions.run(lambda conn: _check(conn, schemas, starts))
+    sessions.run(lambda conn: _check(conn, schemas, starts), reads=True)
     if len(batches) > 1:
-        sessions.run(lambda conn: _foresee(conn, placed))
+        sessions.run(lambda conn: _foresee(conn, placed), reads=True)
     found: dict[int, dict[str, Any]] = {}
     for batch in batches:
         try:
@@ -109,13 +109,13 @@ def accept_all(
 
 def foresee(sessions: Sessions, schemas: InputSchemas, starts: Sequence[Start]) -> None:
     """Raise what accept_all would, as far as it can be known before; nothing is written."""
-    known = sessions.run(lambda conn: queries.rows(conn, "graph_names"))
+    known = sessions.run(lambda conn: queries.rows(conn, "graph_names"), reads=True)
     for index, start in enumerate(starts):
         if start.graph not in known:
             _refuse((index, start), {"outcome": "unknown_graph", "known": known})
-    sessions.run(lambda conn: _check(conn, schemas, starts))
+    sessions.run(lambda conn: _check(conn, schemas, starts), reads=True)
     placed = list(enumerate(starts))
-    sessions.run(lambda conn: _foresee(conn, placed))
+    sessions.run(lambda conn: _foresee(conn, placed), reads=True)
 
 
 def _check(conn: psycopg.Connection[Any], schemas: InputSchemas, starts: Sequence[Start]) -> None:

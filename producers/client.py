@@ -19,6 +19,7 @@ from . import queries
 from .answers import fitting_answer
 from .batches import Item, accept_all, argument, place_of, starts_of
 from .corrections import Corrections
+from .errors import OutcomeUnknown
 from .inputs import InputSchemas
 from .looking import Looking
 from .messages import (
@@ -37,7 +38,7 @@ from .operate import Operations
 from .refusals import receipt_of, refuse_unknown_question, refuse_unnamed, unknown_thread
 from .sessions import Sessions, translated
 from .status import Receipt, waits
-from .surroundings import addresses, failpoint
+from .surroundings import addresses, answer_within, failpoint
 from .wakes import Wakes
 
 
@@ -48,14 +49,21 @@ class Fleet(Looking, Operations, Corrections):
     FLEET_REDIS_URL and, in the full package, .env, fleet.toml and what `fleet up` wrote).
     Without a broker's address nothing is published and the fleet's sweeper is notified.
     tenant: whose threads these are; with one, threads of others do not exist.
+    timeout: seconds that Postgres has for an answer, then FleetUnavailable; else
+    FLEET_CLIENT_TIMEOUT.
     """
 
     def __init__(
-        self, postgres_url: str | None = None, redis_url: str | None = None, tenant: str = ""
+        self,
+        postgres_url: str | None = None,
+        redis_url: str | None = None,
+        tenant: str = "",
+        *,
+        timeout: float | None = None,
     ) -> None:
         postgres, redis = addresses(postgres_url, redis_url)
         self.tenant = tenant
-        self._sessions = Sessions(postgres)
+        self._sessions = Sessions(postgres, answer_within(timeout, postgres_url))
         self._wakes = Wakes(redis) if redis else None
         self._schemas = InputSchemas()
 
@@ -151,7 +159,8 @@ class Fleet(Looking, Operations, Corrections):
         asked = self._sessions.run(
             lambda conn: queries.row(
                 conn, "asked", thread_id=thread, question_id=question_id, message_id=message_id
-            )
+            ),
+            reads=True,
         )
         if asked is None:
             raise unknown_thread(thread)
@@ -209,7 +218,15 @@ class Fleet(Looking, Operations, Corrections):
         self.close()
 
     def _accept(self, message: Message) -> Receipt:
-        found = self._sessions.run(lambda conn: self._accept_on(conn, message))
+        try:
+            found = self._sessions.run(lambda conn: self._accept_on(conn, message))
+        except OutcomeUnknown as error:
+            error.data["message_id"] = message.message_id
+            error.hint = (
+                "It is not known whether the message was accepted; send it again with the same "
+                f"message_id, {message.message_id}, which is safe."
+            )
+            raise
         failpoint("accept.after_commit", lambda: place_of(message))
         receipt = receipt_of(message, found)
         return receipt.model_copy(update={"published": self._published([found])})

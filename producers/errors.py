@@ -3,6 +3,7 @@
     ProducerError
     ├── NotConfigured        no address of the fleet's Postgres
     ├── FleetUnavailable     Postgres can't be reached, or could not do it now
+    │   └── OutcomeUnknown   it went silent: whether it did it is not known
     ├── NotMigrated          the database lacks the fleet's tables or functions
     ├── InvalidKey           a key, tenant, graph name or message_id that can't name anything
     ├── InvalidPayload       not JSON as the fleet stores it
@@ -70,6 +71,16 @@ class NotConfigured(ProducerError):
 class FleetUnavailable(ProducerError):
     code = "fleet_unavailable"
     default_hint = "Nothing was accepted; try again when Postgres answers."
+
+
+class OutcomeUnknown(FleetUnavailable):
+    """Data: message_id, where a message was sent that can be sent again under it."""
+
+    code = "outcome_unknown"
+    default_hint = (
+        "It is not known whether the message was accepted; send it again with the same "
+        "message_id, which is safe."
+    )
 
 
 class NotMigrated(ProducerError):

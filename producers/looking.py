@@ -47,7 +47,8 @@ class Looking:
                 graph=graph,
                 tenant=self.tenant or None,
                 limit=limit,
-            )
+            ),
+            reads=True,
         )
         return [ThreadRow.model_validate(row) for row in found]
 
@@ -78,7 +79,9 @@ class Looking:
 
     def _look(self, query: str, thread_id: str) -> Any:
         thread = make_thread_id(**self._names(thread_id))
-        found = self._sessions.run(lambda conn: queries.row(conn, query, thread_id=thread))
+        found = self._sessions.run(
+            lambda conn: queries.row(conn, query, thread_id=thread), reads=True
+        )
         if found is None:
             raise unknown_thread(thread)
         return found

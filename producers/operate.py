@@ -112,7 +112,9 @@ class Operations:
     def latest_start(self, thread_id: str) -> dict[str, Any]:
         """``{"input", "effects": [{"name", "request_id", "state"}]}`` of the last start."""
         thread = self._thread(thread_id)
-        found = self._sessions.run(lambda conn: queries.row(conn, "latest_start", thread_id=thread))
+        found = self._sessions.run(
+            lambda conn: queries.row(conn, "latest_start", thread_id=thread), reads=True
+        )
         if found is None:
             raise unknown_thread(thread)
         return dict(found)
@@ -125,7 +127,7 @@ class Operations:
 
     def graphs(self) -> list[str]:
         """Names of the registered graphs."""
-        return list(self._sessions.run(lambda conn: queries.rows(conn, "graph_names")))
+        return list(self._sessions.run(lambda conn: queries.rows(conn, "graph_names"), reads=True))
 
     def pause(self, graph: str) -> Hold:
         """Hold the graph's mail; turns under way go on to their end. Raises UnknownGraph."""
@@ -152,14 +154,16 @@ class Operations:
             )
         # A transaction of its own: mail that is accepted from now on has seen the change.
         self._sessions.run(lambda conn: queries.row(conn, "sort_paused"))
-        mail = self._sessions.run(lambda conn: queries.row(conn, "graph_mail", graph=graph))
+        mail = self._sessions.run(
+            lambda conn: queries.row(conn, "graph_mail", graph=graph), reads=True
+        )
         return Hold(graph=graph, paused=paused, **mail)
 
     # Workers
 
     def workers(self) -> list[WorkerRow]:
         """The workers that have announced themselves, and what each runs now."""
-        found = self._sessions.run(lambda conn: queries.rows(conn, "workers"))
+        found = self._sessions.run(lambda conn: queries.rows(conn, "workers"), reads=True)
         return [WorkerRow.model_validate(row) for row in found]
 
     def drain(self, worker: str, *, undo: bool = False) -> WorkerRow:

@@ -2,7 +2,8 @@
 
 A few connections, opened when needed. One that the server closed while it was idle is
 replaced and the work repeated once: all that is done here may be done twice (messages
-by their message_id, the rest reads). What Postgres says comes out as ProducerError.
+by their message_id, the rest reads). One that Postgres leaves without an answer is given
+up (`patience`). What Postgres says comes out as ProducerError.
 """
 
 import threading
@@ -14,8 +15,9 @@ import psycopg
 from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict
 
-from .errors import FleetUnavailable, NotConfigured, NotMigrated, ProducerError
+from .errors import FleetUnavailable, NotConfigured, NotMigrated, OutcomeUnknown, ProducerError
 from .forks import remade_after_fork
+from .patience import ANSWER_WITHIN, NoAnswer, PatientConnection
 
 T = TypeVar("T")
 
@@ -49,10 +51,14 @@ _SAID = {
 
 
 class Sessions:
-    """Run work on a session: `run(work)` calls `work(connection)`, in autocommit mode."""
+    """Run work on a session: `run(work)` calls `work(connection)`, in autocommit mode.
 
-    def __init__(self, url: str) -> None:
+    answer_within: seconds that Postgres has for each statement, and a caller for a session.
+    """
+
+    def __init__(self, url: str, answer_within: float = ANSWER_WITHIN) -> None:
         self._url = url
+        self._answer_within = answer_within
         self._closed = False
         self._inherited: list[psycopg.Connection[Any]] = []
         self._idle: list[psycopg.Connection[Any]] = []
@@ -66,37 +72,66 @@ class Sessions:
         self._lock = threading.Lock()
         self._free = threading.BoundedSemaphore(MAX_SESSIONS)
 
-    def run(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
-        """What `work` gives. Raises FleetUnavailable, NotMigrated, and what `work` raises."""
-        with self._free:
-            lost = False
-            for last in (False, True):
-                try:
-                    conn = self._take(anew=last)
-                except psycopg.Error as exc:
-                    raise _uncertain(exc) if lost else meaning(exc) from exc
-                try:
-                    return work(conn)
-                except psycopg.Error as exc:
-                    lost = lost or bool(conn.closed)
-                    if last or not (conn.closed or isinstance(exc, _TRY_AGAIN)):
-                        raise _uncertain(exc) if lost else meaning(exc) from exc
-                finally:
-                    self._give_back(conn)
+    def run(self, work: Callable[[psycopg.Connection[Any]], T], *, reads: bool = False) -> T:
+        """What `work` gives; `reads`: it changes nothing.
+
+        Raises FleetUnavailable, for work that may have been done OutcomeUnknown,
+        NotMigrated, and what `work` raises.
+        """
+        free = self._free
+        if not free.acquire(timeout=self._answer_within):
+            raise FleetUnavailable(
+                f"All {MAX_SESSIONS} sessions of this client have waited for Postgres for "
+                f"{self._answer_within:g} s."
+            )
+        try:
+            return self._run(work, reads)
+        finally:
+            free.release()
+
+    def _run(self, work: Callable[[psycopg.Connection[Any]], T], reads: bool) -> T:
+        lost = False
+        for last in (False, True):
+            try:
+                conn = self._take(anew=last)
+            except psycopg.Error as exc:
+                raise _uncertain(exc) if lost and not reads else meaning(exc) from exc
+            try:
+                return work(conn)
+            except NoAnswer as exc:
+                # Not once more: the caller has waited long enough.
+                self._drop_idle()
+                raise self._unanswered(reads) from exc
+            except psycopg.Error as exc:
+                lost = lost or bool(conn.closed)
+                if last or not (conn.closed or isinstance(exc, _TRY_AGAIN)):
+                    raise _uncertain(exc) if lost and not reads else meaning(exc) from exc
+            finally:
+                self._give_back(conn)
         raise AssertionError("the second attempt returns or raises")
 
+    def _unanswered(self, reads: bool) -> ProducerError:
+        said = f"Postgres can't be reached: it has not answered for {self._answer_within:g} s."
+        if reads:
+            return FleetUnavailable(said, "Nothing was changed; try again when Postgres answers.")
+        return OutcomeUnknown(said)
+
     def _take(self, *, anew: bool) -> psycopg.Connection[Any]:
-        gone: list[psycopg.Connection[Any]] = []
         with self._lock:
             if self._closed:
                 raise RuntimeError("This Fleet is closed.")
             if self._idle and not anew:
                 return self._idle.pop()
-            # Where one has gone, those of the same age have too.
-            gone, self._idle = (self._idle, []) if anew else ([], self._idle)
+        # Where one has gone, those of the same age have too.
+        if anew:
+            self._drop_idle()
+        return self._connect()
+
+    def _drop_idle(self) -> None:
+        with self._lock:
+            gone, self._idle = self._idle, []
         for conn in gone:
             conn.close()
-        return self._connect()
 
     def _give_back(self, conn: psycopg.Connection[Any]) -> None:
         idle = conn.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
@@ -109,7 +144,7 @@ class Sessions:
     def _connect(self) -> psycopg.Connection[Any]:
         given = _parsed(self._url)
         # No prepared statements: services often sit behind a transaction pooler.
-        return psycopg.connect(
+        conn = PatientConnection.connect(
             self._url,
             autocommit=True,
             prepare_threshold=None,
@@ -121,13 +156,13 @@ class Sessions:
             keepalives_count=3,
             tcp_user_timeout=15000,
         )
+        conn.answer_within = self._answer_within
+        return conn
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            gone, self._idle = self._idle, []
-        for conn in gone:
-            conn.close()
+        self._drop_idle()
 
 
 def _parsed(url: str) -> dict[str, Any]:
@@ -175,11 +210,7 @@ def meaning(exc: psycopg.Error) -> ProducerError:
 
 def _uncertain(exc: psycopg.Error) -> ProducerError:
     """The connection went while Postgres may have been committing."""
-    return FleetUnavailable(
-        f"The connection to Postgres was lost: {first_line(exc)}.",
-        "It is not known whether the message was accepted; send it again with the same "
-        "message_id, which is safe.",
-    )
+    return OutcomeUnknown(f"The connection to Postgres was lost: {first_line(exc)}.")
 
 
 def first_line(exc: BaseException) -> str:

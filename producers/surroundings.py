@@ -4,13 +4,16 @@ In the wheel `threadfleet_client` there is no `infra` of ours (there may be one 
 somebody else's), so it is looked for only under our own name.
 """
 
+import math
 import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from .errors import NotConfigured
+from .patience import ANSWER_WITHIN
 
 _IN_FLEET = __package__ == "producers"
 
@@ -29,7 +32,29 @@ def addresses(postgres_url: str | None, redis_url: str | None) -> tuple[str, str
     return postgres_url, redis_url or None
 
 
-def _settings() -> Callable[[str], str | None]:
+def answer_within(timeout: float | None, postgres_url: str | None) -> float:
+    """Seconds for an answer of Postgres: as given; the setting's where the address is one's too.
+
+    Raises NotConfigured for what is no time.
+    """
+    found: Any = timeout
+    if found is None and postgres_url is None:
+        found = _settings()("client_timeout")
+    if found is None:
+        return ANSWER_WITHIN
+    try:
+        seconds = float(found)
+    except (TypeError, ValueError):
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise NotConfigured(
+            f"The client's timeout {found!r} is no number of seconds above 0.",
+            "Correct FLEET_CLIENT_TIMEOUT, or what Fleet() is given.",
+        )
+    return seconds
+
+
+def _settings() -> Callable[[str], Any]:
     """Our settings by name: infra's in the full package, else the environment's."""
     if _IN_FLEET:
         try:
