@@ -43,6 +43,8 @@ _TRANSPORT = {
     ("anthropic", "APIConnectionError"),
     ("http", "HTTPException"),
     ("ssl", "SSLError"),
+    ("urllib", "URLError"),
+    ("smtplib", "SMTPServerDisconnected"),
 }
 
 
@@ -95,7 +97,7 @@ def status_of(exc: BaseException) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool):
             return value
     status = getattr(exc, "status", None)
-    return status if isinstance(status, int) and _roots(exc) & {"aiohttp"} else None
+    return status if isinstance(status, int) and _roots(exc) & {"aiohttp", "urllib"} else None
 
 
 def retry_after(exc: BaseException) -> float | None:

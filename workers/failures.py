@@ -1,28 +1,98 @@
 """Which exceptions out of a graph are worth another attempt: a pure decision.
 
 Effects classify their own failures (graphs.effects); this is for everything else a node
-raises, by LangGraph's own default rule for node retries, widened by what the network does.
+raises. What the outside answered is judged as in an effect (graphs.faults), the rest by
+LangGraph's own default rule for node retries, with the mistakes of code that it lacks.
 """
 
-import httpx
-import psycopg
-from langgraph._internal._retry import default_retry_on
+import signal
+import threading
 
-_NETWORK = (ConnectionError, TimeoutError, httpx.TransportError, psycopg.OperationalError)
+import psycopg
+from billiard.common import terminate_handler_fired
+from langgraph._internal._retry import default_retry_on
+from langgraph.errors import (
+    EmptyChannelError,
+    EmptyInputError,
+    InvalidUpdateError,
+    ParentCommand,
+    TaskNotFound,
+    UnknownInterruptError,
+)
+
+from graphs import faults
+from graphs.errors import EffectError
+from workers.outcomes import Kind, Outcome
+
+#: A mistake in the graph's code, or in what it was given: the same again tomorrow.
+_MISTAKES = (
+    EffectError,
+    AssertionError,
+    AttributeError,
+    # Of LangGraph's own, those that are plain Exceptions.
+    EmptyChannelError,
+    EmptyInputError,
+    InvalidUpdateError,
+    ParentCommand,
+    TaskNotFound,
+    UnknownInterruptError,
+)
+#: The same of database clients, by the names that PEP 249 gives (sqlalchemy's are so too).
+_MISTAKES_IN_SQL = frozenset(
+    {"ProgrammingError", "DataError", "IntegrityError", "NotSupportedError"}
+)
+#: Nothing was sent, nor ever will be: a URL without its scheme, say.
+_UNSENDABLE = frozenset({"UnsupportedProtocol", "LocalProtocolError", "InvalidURL"})
 _LONGEST = 2000
 
 
 def transient(exc: BaseException) -> bool:
     """Whether the same turn may succeed later without a change of code or input."""
-    if isinstance(exc, _NETWORK):
+    if isinstance(exc, _MISTAKES) or not isinstance(exc, Exception):
+        return False
+    names = {kind.__name__ for kind in type(exc).__mro__}
+    if names & _UNSENDABLE or names & _MISTAKES_IN_SQL:
+        return False
+    if isinstance(exc, psycopg.OperationalError):
         return True
-    status = getattr(getattr(exc, "response", None), "status_code", None)
-    if status in (408, 425, 429):
-        return True
-    return isinstance(exc, Exception) and default_retry_on(exc)
+    # As for an outside that knows no request ids: a conflict stays one.
+    verdict = faults.classify(exc, "park")
+    if verdict == "unknown":
+        return default_retry_on(exc)
+    return verdict != "permanent"
+
+
+def judged(exc: BaseException, crashes: int, most: int) -> Outcome:
+    """The outcome of a turn that ended in ``exc``; crashes: this attempt counted as one.
+
+    Out of memory counts as a crash: the next attempt may take the process, and the others in
+    it, so it runs alone, and after ``most`` of both the message is quarantined.
+    """
+    error = describe(exc)
+    if not isinstance(exc, MemoryError):
+        return Outcome(Kind.RETRY if transient(exc) else Kind.DEAD, error)
+    if crashes < most:
+        return Outcome(Kind.RETRY, error, crashed=True)
+    said = f"quarantined: {crashes} attempts at it ran out of memory or lost their process"
+    return Outcome(Kind.DEAD, f"{said}; last: {error}")
+
+
+def ends(exc: BaseException) -> bool:
+    """Whether its process was told to end, which is none of the message's doing."""
+    return isinstance(exc, SystemExit) and terminate_handler_fired()
+
+
+def interrupts(exc: BaseException) -> bool:
+    """Whether somebody pressed Ctrl-C: raised by Python itself, in the main thread only. A
+    node that raises it where that can't be has failed like any other."""
+    return (
+        isinstance(exc, KeyboardInterrupt)
+        and threading.current_thread() is threading.main_thread()
+        and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    )
 
 
 def describe(exc: BaseException) -> str:
     """One line for people: type and message, cut at 2000 characters, no NUL."""
-    text = f"{type(exc).__name__}: {exc}".replace("\x00", "\ufffd").strip()
+    text = f"{type(exc).__name__}: {exc}".replace("\x00", "\ufffd").strip().removesuffix(":")
     return text.encode("utf-8", "replace").decode()[:_LONGEST]

@@ -54,6 +54,7 @@ class Outcome:
 
     delay: seconds until the message is due again; None for RETRY means backoff.
     questions: rows of ``fleet.ask``. resumes: the message held up before goes on.
+    crashed: a RETRY that is counted as a crash, not as a transient failure.
     """
 
     kind: Kind
@@ -63,6 +64,7 @@ class Outcome:
     fingerprint: dict[str, Any] | None = None
     resumes: bool = False
     thread: str | None = None
+    crashed: bool = False
 
 
 def backoff(failures: int, base: float, ceiling: float, rng: random.Random) -> float:
@@ -72,7 +74,12 @@ def backoff(failures: int, base: float, ceiling: float, rng: random.Random) -> f
 
 def give_up(outcome: Outcome, failing_for: float | None, after: float) -> Outcome:
     """A transient failure that has lasted ``after`` seconds is dead."""
-    if outcome.kind is not Kind.RETRY or failing_for is None or failing_for < after:
+    if (
+        outcome.kind is not Kind.RETRY
+        or outcome.crashed
+        or failing_for is None
+        or failing_for < after
+    ):
         return outcome
     return Outcome(
         Kind.DEAD,
@@ -98,8 +105,10 @@ def end(outcome: Outcome, seq: int, delay: float) -> dict[str, Any]:
         "thread": thread,
         "error": outcome.error and mask_text(outcome.error),
         "delay": delay,
-        "failed": outcome.kind is Kind.RETRY,
+        "failed": outcome.kind is Kind.RETRY and not outcome.crashed,
     }
+    if outcome.crashed:
+        written["crashed"] = True
     if outcome.kind in (Kind.DONE, Kind.WAITING):
         written["questions"] = list(outcome.questions)
     if outcome.fingerprint is not None:

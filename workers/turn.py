@@ -11,7 +11,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from billiard.common import terminate_handler_fired
 from langgraph.errors import GraphDrained, is_invalid_resume
 from langgraph.types import Command, Interrupt, PregelTask, StateSnapshot
 
@@ -56,7 +55,7 @@ class Turn:
         self.place = partial(place, claimed, self.saver.heads)
         self.claim.place = self.control.place = self.place
         self.outcome = Outcome(Kind.LOST, "not run")
-        self.leaving: SystemExit | None = None
+        self.leaving: BaseException | None = None
 
     def run(self, following: dict[str, Any] | None) -> Claimed | None:
         """Run the steps and commit the end; give the next claim, or None.
@@ -99,11 +98,10 @@ class Turn:
         token = current_turn.set(ledger)
         try:
             outcome = self._work()
-        except (KeyboardInterrupt, GeneratorExit):
-            raise
         except BaseException as exc:
-            if isinstance(exc, SystemExit) and terminate_handler_fired():
-                # The process was told to end, and that is none of the message's doing.
+            if failures.interrupts(exc):
+                raise
+            if failures.ends(exc):
                 self.leaving = exc
                 return Outcome(Kind.RELEASED, delay=0.0)
             # What stopped the ledger wins over what a node or a task group made of it.
@@ -189,23 +187,17 @@ class Turn:
                 return Outcome(Kind.DONE, fingerprint=graph.fingerprint)
             questions = questions_of(state)
         failpoint("turn.at_interrupt", self.place)
-        rows = tuple(q.row() for q in questions)
-        return Outcome(Kind.WAITING, questions=rows, fingerprint=graph.fingerprint)
+        asked = tuple(q.row() for q in questions)
+        return Outcome(Kind.WAITING, questions=asked, fingerprint=graph.fingerprint)
 
     def _resolve(self) -> Outcome:
         """A person has said what became of a parked effect."""
         p = self.claimed.payload
-        happened = bool(p["happened"])
-        self.claim.note(
-            Result(
-                request_id=p["request_id"],
-                state="done" if happened else "forgotten",
-                result=self.slot.serde.dumps_typed(p.get("result")) if happened else None,
-                error=None,
-                attempts=0,
-                effect_key=None,
-            )
-        )
+        said = Result(p["request_id"], "forgotten", None, None, 0, None)
+        if p["happened"]:
+            result = self.slot.serde.dumps_typed(p.get("result"))
+            said = Result(p["request_id"], "done", result, None, 0, None)
+        self.claim.note(said)
         return Outcome(Kind.DONE, resumes=True)
 
     def _caught(self, exc: BaseException) -> Outcome:
@@ -230,8 +222,8 @@ class Turn:
                 return Outcome(Kind.RETRY if exc.transient else Kind.DEAD, str(exc))
             case _:
                 log.exception("thread %s failed", self.claimed.thread_id, exc_info=exc)
-                kind = Kind.RETRY if failures.transient(exc) else Kind.DEAD
-                return Outcome(kind, failures.describe(exc))
+                most = self.slot.settings.max_crashes
+                return failures.judged(exc, self.claimed.crashes, most)
 
     def _finish(self, following: dict[str, Any] | None) -> Claimed | None:
         written = self._ending(self.outcome)
@@ -256,7 +248,7 @@ class Turn:
         delay = self.outcome.delay
         if delay is None and self.outcome.kind is Kind.RETRY:
             delay = backoff(
-                self.claimed.failures,
+                max(self.claimed.failures, self.claimed.crashes - 1),
                 settings.backoff_base,
                 settings.backoff_max,
                 self.slot.rng,

@@ -8,7 +8,7 @@ import pytest
 
 from producers import Fleet
 from producers.wakeup import NO_LIMIT, Wake, push
-from tests.harness import ROOT, Broker, Database, eventually
+from tests.harness import ROOT, Broker, Database, eventually, write_graphs
 from tests.worker_processes import Workers
 
 HARMLESS = {"user_id": "harmless"}
@@ -99,3 +99,26 @@ def test_a_process_of_threads_ends_when_all_of_its_slots_hang(
     assert f"a node of {second} {GIVEN_UP}: this process ends" in worker.log()
     workers.start(concurrency=1, graphs_file=graphs_file)
     assert fleet.wait(second, 20).status == "done"
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_whatever_a_node_raises_costs_no_slot(
+    pool: str, tmp_path: Path, workers: Workers, fleet: Fleet, database: Database
+) -> None:
+    """Errors that are no Exceptions are judged, and the worker's only slot goes on."""
+    raising = ("halts", "acloses", "closes", "exits", "interrupts", "fills")
+    path = write_graphs(tmp_path, **{n: f"{ROOT}/tests/graphs/unruly.py:{n}" for n in raising})
+    database.register(path)
+    worker = workers.start(pool=pool, concurrency=1, graphs_file=path, backoff_max=0.1)
+    for name in raising:
+        found = fleet.wait(fleet.submit(name, "A", {}).thread_id, 20)
+        assert (found.status, found.messages[0].status) == ("failed", "dead"), name
+        assert "lost with their worker" not in (found.last_error or ""), name
+    assert worker.child.poll() is None
+    assert (
+        database.value(
+            "SELECT count(*) FROM fleet.threads t JOIN pg_locks l ON l.locktype = 'advisory' AND "
+            "((l.classid::bigint << 32) | l.objid::bigint) = fleet.thread_lock(t.thread_id)"
+        )
+        == 0
+    )

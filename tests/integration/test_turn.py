@@ -15,6 +15,16 @@ from tests.harness import Database, Shop, eventually
 from workers.drain import drain
 from workers.slot import Slot
 
+#: Graphs of a node that ends with an error no `except Exception` sees.
+STOPPING = {
+    "halts": "Halt",
+    "ahalts": "Halt",
+    "halts_beside": "Halt",
+    "closes": "GeneratorExit",
+    "acloses": "GeneratorExit",
+    "closes_beside": "GeneratorExit",
+}
+MISTAKES = {"mistakes": "InvalidUpdateError", "circles": "GraphRecursionError"}
 UNRULY = Path(__file__).parents[1] / "graphs" / "unruly.py"
 
 
@@ -76,6 +86,7 @@ def test_a_lost_session_ends_the_turn_and_the_next_one_has_a_new_session(
 def unruly(shop: Shop, settings_env: None, tmp_path: Path, database: Database) -> Iterator[Slot]:
     """A slot for the graphs of tests/graphs/unruly.py."""
     names = ("covers", "groups", "measures", "gives_up", "swallows", "gathers")
+    names += ("fills", *MISTAKES, *STOPPING)
     file = tmp_path / "langgraph.json"
     file.write_text(json.dumps({"graphs": {n: f"{UNRULY}:{n}" for n in names}}))
     registry = Registry.load(file)
@@ -110,6 +121,43 @@ def test_a_node_that_cancels_itself_has_failed(unruly: Slot, fleet: Fleet) -> No
     (turn,) = drain(unruly, receipt.thread_id)
     assert turn["outcome"] == "retry"
     assert "CancelledError" in (fleet.status(receipt.thread_id).last_error or "")
+
+
+# LangGraph lets go of a coroutine that a GeneratorExit has come out of.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore:coroutine")
+@pytest.mark.parametrize(("graph", "error"), (STOPPING | MISTAKES).items())
+def test_what_a_node_raises_is_judged_whatever_it_is(
+    graph: str, error: str, unruly: Slot, fleet: Fleet, database: Database
+) -> None:
+    """Dead at once with its name, no crash, and the slot goes on with its session."""
+    receipt = fleet.submit(graph, "A", {})
+    session = unruly.connection()
+    (turn,) = drain(unruly, receipt.thread_id)
+    found = fleet.status(receipt.thread_id)
+    assert (turn["outcome"], found.status) == ("dead", "failed")
+    assert (found.messages[0].error or "").startswith(error)
+    assert found.messages[0].crashes == 0 and unruly.connection() is session
+    fleet.retry(receipt.thread_id)
+    assert [turn["outcome"] for turn in drain(unruly, receipt.thread_id)] == ["dead"]
+    assert database.value("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") == 0
+
+
+def test_running_out_of_memory_is_counted_as_a_crash(
+    unruly: Slot, fleet: Fleet, database: Database
+) -> None:
+    """Tried again twice, then quarantined with what happened; `fleet retry` begins anew."""
+    receipt = fleet.submit("fills", "A", {})
+    for attempt in (1, 2):
+        assert drain(unruly, receipt.thread_id)[0]["outcome"] == "retry"
+        (message,) = fleet.status(receipt.thread_id).messages
+        assert (message.status, message.crashes, message.failures) == ("pending", attempt, 0)
+        assert message.error == "MemoryError"
+        database.fetch("UPDATE fleet.messages SET available_at = fleet.now()")
+    assert drain(unruly, receipt.thread_id)[0]["outcome"] == "dead"
+    error = fleet.status(receipt.thread_id).last_error or ""
+    assert error.startswith("quarantined: 3 attempts") and "MemoryError" in error
+    fleet.retry(receipt.thread_id)
+    assert drain(unruly, receipt.thread_id)[0]["outcome"] == "retry"
 
 
 def test_a_fault_of_ours_leaves_no_lock(

@@ -1,7 +1,7 @@
 -- End of a turn: what is buffered, the message, the thread, its question — one
 -- transaction (G3) — then the unlock and the next claim in the same round trip.
 -- p_end: seq, message (its new status), thread (its new status), error,
---   delay (seconds until it is due again), failed (count this attempt),
+--   delay (seconds until it is due again), failed (count this attempt), crashed (count it as a crash),
 --   questions [{question_id, kind, payload, response_schema, expires_in}], fingerprint,
 --   resumes (true: the in-doubt or dead message before it goes on)
 -- p_next: null to stop here, else {owner, max_crashes, queue, tenant}
@@ -14,11 +14,12 @@ DECLARE
 BEGIN
     UPDATE fleet.messages SET
         status = p_end->>'message',
-        crashes = crashes - 1,
+        crashes = crashes - (NOT p_end ? 'crashed')::integer,
         failures = failures + v_failed::integer,
         first_failed_at = CASE WHEN v_failed THEN coalesce(first_failed_at, v_now)
                                ELSE first_failed_at END,
-        releases = releases + (p_end->>'message' = 'pending' AND NOT v_failed)::integer,
+        releases = releases + (p_end->>'message' = 'pending' AND NOT v_failed
+            AND NOT p_end ? 'crashed')::integer,
         available_at = CASE WHEN p_end->>'message' = 'pending'
             THEN v_now + coalesce((p_end->>'delay')::float8, 0) * interval '1 s'
             ELSE available_at END,
