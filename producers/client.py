@@ -34,6 +34,7 @@ from .messages import (
     split_thread_id,
 )
 from .messages import thread_id as make_thread_id
+from .names import check_message_id, check_tenant, check_text_name
 from .operate import Operations
 from .refusals import receipt_of, refuse_unknown_question, refuse_unnamed, unknown_thread
 from .sessions import Sessions, translated
@@ -61,8 +62,8 @@ class Fleet(Looking, Operations, Corrections):
         *,
         timeout: float | None = None,
     ) -> None:
+        self.tenant = check_tenant(tenant)
         postgres, redis = addresses(postgres_url, redis_url)
-        self.tenant = tenant
         self._sessions = Sessions(postgres, answer_within(timeout, postgres_url))
         self._wakes = Wakes(redis) if redis else None
         self._schemas = InputSchemas()
@@ -156,6 +157,10 @@ class Fleet(Looking, Operations, Corrections):
         """
         names = self._names(thread_id)
         thread = make_thread_id(**names)
+        if question_id is not None:
+            question_id = check_text_name(question_id, "question_id")
+        if message_id is not None:
+            message_id = check_message_id(message_id)
         asked = self._sessions.run(
             lambda conn: queries.row(
                 conn, "asked", thread_id=thread, question_id=question_id, message_id=message_id

@@ -12,6 +12,7 @@ from .batches import argument
 from .errors import NothingToDo, ThreadExists, UnknownCheckpoint
 from .messages import Amend, Start, built, checkpoint_thread_id, message_id_of, run_id
 from .messages import thread_id as make_thread_id
+from .names import check_text_name
 from .refusals import receipt_of
 
 if TYPE_CHECKING:
@@ -79,6 +80,7 @@ class Corrections:
         Effects after that point happen anew there, but for keyed ones. Raises UnknownThread,
         UnknownCheckpoint, ThreadExists, InvalidKey, MessageConflict.
         """
+        checkpoint_id = check_text_name(checkpoint_id, "checkpoint_id")
         source = self.status(thread_id)
         begins = built(
             Start,
@@ -108,6 +110,7 @@ class Corrections:
         """``{"name", "request_id", "state"}`` of the effects that a fork there makes anew, but
         for keyed ones."""
         thread = make_thread_id(**self._names(thread_id))
+        checkpoint_id = check_text_name(checkpoint_id, "checkpoint_id")
         return list(
             self._sessions.run(
                 lambda conn: queries.rows(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import queries
 from .errors import WaitTimeout
+from .names import check_graph, check_text_name
 from .names import thread_id as make_thread_id
 from .refusals import unknown_thread
 from .status import SETTLED, ThreadRow, ThreadStatus, thread_status
@@ -38,7 +39,12 @@ class Looking:
     def threads(
         self, status: str | None = None, graph: str | None = None, limit: int = 100
     ) -> list[ThreadRow]:
-        """The threads changed last, newest first; of this tenant, or of all without one."""
+        """The threads changed last, newest first; of this tenant, or of all without one.
+
+        Raises InvalidKey for a graph or status that can't be a name.
+        """
+        graph = graph if graph is None else check_graph(graph)
+        status = status if status is None else check_text_name(status, "status")
         found = self._sessions.run(
             lambda conn: queries.rows(
                 conn,
@@ -66,7 +72,7 @@ class Looking:
             if seen["status"] in until and not (seen["busy"] and seen["status"] in SETTLED):
                 return self.status(thread_id)
             left = deadline - time.monotonic()
-            if left <= 0:
+            if not left > 0:  # so that NaN is no wait without an end
                 raise WaitTimeout(
                     f"{thread_id} is {seen['status']} after {timeout:g} s.",
                     thread_id=thread_id,

@@ -80,9 +80,15 @@ class Message(BaseModel):
     graph: Graph
     key: Key
     message_id: MessageId = Field(default_factory=new_message_id)
-    priority: int = Field(0, ge=-100, le=100, description="Higher is sooner.")
+    priority: int = Field(0, ge=-100, le=100, strict=True, description="Higher is sooner.")
+    # Strict, like all numbers of a message: `true` is no number of seconds.
     delay: float | None = Field(
-        None, ge=0, le=365 * 86400, allow_inf_nan=False, description="Seconds until it is due."
+        None,
+        ge=0,
+        le=365 * 86400,
+        strict=True,
+        allow_inf_nan=False,
+        description="Seconds until it is due.",
     )
 
     @property

@@ -18,6 +18,7 @@ from .errors import (
 )
 from .messages import check_graph
 from .messages import thread_id as make_thread_id
+from .names import check_text_name
 from .operated import Cancellation, Dropped, EffectName, Hold, Retried, WorkerRow
 from .refusals import unknown_thread
 from .status import Receipt
@@ -170,8 +171,9 @@ class Operations:
         """Let the worker take no more turns; those it has stop at their next step and go on
         elsewhere. It stays up, drained, until `undo` or until it is started anew.
 
-        Raises UnknownWorker.
+        Raises UnknownWorker, InvalidKey.
         """
+        worker = check_text_name(worker, "worker name")
         said = self._sessions.run(
             lambda conn: queries.row(conn, "drain_worker", worker=worker, drain=not undo)
         )

@@ -39,7 +39,7 @@ def checked_object(value: Any, name: str = "payload") -> dict[str, Any]:
     """A plain copy of a JSON object, or InvalidPayload."""
     if not isinstance(value, Mapping):
         raise InvalidPayload(
-            f"The {name} is {_kind(value)}, not an object.",
+            f"The {name} {'are' if name.endswith('s') else 'is'} {_kind(value)}, not an object.",
             'Give a JSON object such as {"user_id": "u_42"}.',
         )
     found: dict[str, Any] = checked(value, name)

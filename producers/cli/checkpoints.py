@@ -19,6 +19,7 @@ from infra.postgres import connect
 from ..client import Fleet
 from ..errors import UnknownCheckpoint
 from ..messages import checkpoint_thread_id
+from ..names import check_text_name
 from ..surroundings import addresses
 from .output import jsonable
 from .state import SERDE, state_values
@@ -40,6 +41,7 @@ def snapshot(thread_id: str, checkpoint_id: str, generation: int | None = None) 
 
     Raises UnknownThread, UnknownCheckpoint.
     """
+    checkpoint_id = check_text_name(checkpoint_id, "checkpoint_id")
     with _saver(thread_id, generation) as (saver, thread, name):
         found = saver.get_tuple(_config(thread, checkpoint_id))
         if found is None:

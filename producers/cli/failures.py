@@ -50,7 +50,8 @@ def tell_usage(error: Exception, as_json: bool) -> None:
     path = getattr(context, "command_path", "fleet")
     message = error.format_message() if isinstance(error, TyperException) else str(error)
     # "Value error" is pydantic's word for a bad choice.
-    message = message.replace("Value error, ", "").rstrip(".") + "."
+    message = message.replace("Value error, ", "").rstrip(".")
+    message = message if message.endswith(("?", "!")) else f"{message}."
     hint = f"See `{path} --help`."
     if as_json:
         _object({"code": "usage", "message": message, "hint": hint})

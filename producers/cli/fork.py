@@ -26,8 +26,12 @@ def fork(
 ) -> None:
     """Begin a new thread from a checkpoint of another; effects after it happen anew."""
     from ..client import Fleet
+    from ..names import check_key, check_message_id
     from .checkpoints import snapshot
 
+    # Before anything is looked for.
+    key = check_key(key)
+    message_id = message_id if message_id is None else check_message_id(message_id)
     with Fleet() as fleet:
         found = snapshot(thread, at)
         _refuse_breakpoint(found)

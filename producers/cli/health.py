@@ -29,6 +29,10 @@ def ready(
     """Exit 0 when a worker can take turns, 1 when it can't, saying why."""
     if live and worker is not None:
         raise typer.BadParameter("it looks at a file, not at a name", param_hint="--live")
+    if worker is not None:
+        from ..names import check_text_name
+
+        worker = check_text_name(worker, "worker name")
     checks = [_alive(required=live)]
     if not live:
         checks += [_checked("postgres", _postgres), _checked("broker", _broker)]

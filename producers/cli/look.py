@@ -54,7 +54,8 @@ def threads(
         bool, typer.Option("--watch", help="Go on until Ctrl-C; in a pipe, a line a change.")
     ] = False,
     every: Annotated[
-        float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Between two looks.")
+        float,
+        typer.Option("--every", metavar="SECONDS", min=0.1, max=86400, help="Between two looks."),
     ] = 1.0,
     tenant: Tenant = "",
     as_json: Json = False,

@@ -228,6 +228,14 @@ def test_wrong_fields_are_told_in_one_sentence() -> None:
         built(Start, graph="refund", key="A1", input={}, bogus=1)
 
 
+@pytest.mark.parametrize("field", ["priority", "delay"])
+@pytest.mark.parametrize("value", [True, "5", [5]])
+def test_a_number_is_a_number(field: str, value: Any) -> None:
+    """Neither `true`, which Python counts as 1, nor text that looks like one."""
+    with pytest.raises(InvalidPayload, match=field):
+        built(Start, graph="refund", key="A1", input={}, **{field: value})
+
+
 def test_a_result_goes_with_what_happened_only() -> None:
     """A resolve says that it happened, with a result, or that it did not."""
     with pytest.raises(InvalidPayload):
