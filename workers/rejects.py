@@ -9,7 +9,7 @@ Both put it in ``fleet.rejected_wakeups``; a wake-up holds nothing that can be l
 """
 
 import logging
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from queue import Empty
 from typing import Any
@@ -35,6 +35,10 @@ log = logging.getLogger("fleet.rejects")
 
 #: Characters of a reason and of a body that are kept.
 _LONGEST = 4000
+#: Bytes of a message; a wake-up has less than a thousandth of it.
+_LARGEST = 1024 * 1024
+#: What a message may ask Celery to do when its task has ended.
+_AFTERWARDS = ("callbacks", "errbacks", "chain", "chord")
 #: What a body or a header of any shape may raise in code that expects another.
 _MISFITS = (LookupError, TypeError, ValueError, AttributeError)
 
@@ -97,7 +101,9 @@ class Channel(redis.Channel):
         return queue, item
 
     def _problem(self, item: bytes) -> str | None:
-        """Why kombu can't make a message of the item."""
+        """Why kombu can't, or must not, make a message of the item."""
+        if len(item) > _LARGEST:
+            return f"it has {len(item)} bytes, {_LARGEST} are allowed"
         try:
             payload = loads(bytes_to_str(item))  # type: ignore[no-untyped-call]
         except Exception as exc:
@@ -113,6 +119,8 @@ class Channel(redis.Channel):
                 and isinstance(found["routing_key"], str)
                 and isinstance(payload.get("headers") or {}, dict)
             )
+            if fits and _compressed(payload):
+                return _COMPRESSED
             body = fits and self.Message(payload, channel=self).body  # type: ignore[no-untyped-call]
         except Exception as exc:
             return f"it is no Celery message: {type(exc).__name__}: {exc}"
@@ -123,12 +131,24 @@ class Channel(redis.Channel):
     def _deliver_fanout_message(self, message: Any, exchange: str) -> bool:
         """What came by PUBLISH, where Celery's own commands come."""
         try:
+            if _compressed(message):
+                raise ValueError(_COMPRESSED)
             return bool(super()._deliver_fanout_message(message, exchange))  # type: ignore[no-untyped-call]
         except self.connection_errors:
             raise
         except Exception as exc:
-            _set_aside_meanwhile(f"it is no command of Celery's: {type(exc).__name__}", message)
+            _set_aside_meanwhile(
+                f"it is no command of Celery's: {type(exc).__name__}: {exc}", message
+            )
             raise Empty from exc
+
+
+_COMPRESSED = "it is compressed, and kombu unpacks it whatever its size"
+
+
+def _compressed(payload: Any) -> bool:
+    """Whether kombu would unpack the message, which it does when it makes one of it."""
+    return bool((payload.get("headers") or {}).get("compression"))
 
 
 class QoS(redis.QoS):
@@ -165,7 +185,7 @@ class Consumer(CeleryConsumer):  # type: ignore[misc]
         handle = super().create_task_handler(*args, **kwargs)
 
         def on_task_received(message: virtual.Message) -> None:
-            if problem := problem_of(message, self.app.tasks):
+            if problem := problem_of(message):
                 self.set_aside(message, problem)
                 return
             try:
@@ -198,26 +218,31 @@ class Consumer(CeleryConsumer):  # type: ignore[misc]
         self.set_aside(message, f"Celery can't run it: {exc}")
 
 
-def problem_of(message: virtual.Message, tasks: Container[str]) -> str | None:
-    """Why the message can't be run, or None. Celery's message protocol 2 only."""
+def problem_of(message: virtual.Message) -> str | None:
+    """Why the message can't be run, or None. Celery's message protocol 2, and our task only:
+    Celery brings some of its own, which would run whatever the message tells them to."""
     headers = message.headers
     name = headers.get("task")
     if not isinstance(name, str):
         return "it is no Celery message: it has no header that names a task"
-    if name not in tasks:
+    if name != TASK:
         return f"it names the task {name!r}, which is not known"
     if not isinstance(headers.get("id"), str):
         return "it is no Celery message: it has no id"
     # Celery fails on another shape only after it has taken a slot, which is then gone.
     if headers.get("timelimit") not in (None, [None, None]):
         return "it has a time limit, which would end the process in the middle of a turn"
+    if headers.get("eta") is not None:
+        return "it has an ETA or a countdown: due times are in Postgres, see the delay of a submit"
     try:
         args, kwargs, embedded = message.decode()  # type: ignore[no-untyped-call]
     except Exception as exc:
         return f"its body can't be read: {type(exc).__name__}: {exc}"
     if not (isinstance(args, list) and isinstance(kwargs, dict) and isinstance(embedded, dict)):
         return "its body can't be read: it does not hold arguments"
-    return _wrong_arguments(args, kwargs) if name == TASK else None
+    if asked := [name for name in _AFTERWARDS if embedded.get(name)]:
+        return f"it asks for more when it is done: {', '.join(asked)}"
+    return _wrong_arguments(args, kwargs)
 
 
 def _wrong_arguments(args: list[Any], kwargs: dict[str, Any]) -> str | None:

@@ -1,6 +1,7 @@
 """The broker may hold anything, send it twice, lose it or be away: mail is in Postgres."""
 
 import base64
+import gzip
 import json
 import os
 import pickle
@@ -74,7 +75,13 @@ STRANGE: dict[str, tuple[bytes | dict[str, Any] | list[Any], str]] = {
         "can't be read: ContentDisallowed",
     ),
     "other type": (envelope(**{"content-type": "text/nonsense"}), "can't be read"),
-    "compressed": (with_headers(compression="nonsense"), "can't be read"),
+    "compressed": (with_headers(compression="nonsense"), "it is compressed"),
+    "gzip": (
+        with_headers(compression="application/x-gzip")
+        | {"body": base64.b64encode(gzip.compress(b" " * 1_000_000)).decode()},
+        "it is compressed",
+    ),
+    "large": (b'"' + b"x" * 2_000_000 + b'"', "1048576 are allowed"),
     "body no JSON": (envelope(body=base64.b64encode(b"{").decode()), "can't be read"),
     "body an object": (with_body({"a": 1, "b": 2, "c": 3}), "can't be read"),
     "null embedded": (with_body([["refund:A"], {}, None]), "can't be read"),
@@ -86,7 +93,17 @@ STRANGE: dict[str, tuple[bytes | dict[str, Any] | list[Any], str]] = {
     "a version": (with_body([["refund:A"], {"v": "99"}, {}]), "version '99'"),
     "no thread": (with_body([["refund"], {}, {}]), "can't be a thread"),
     "NUL": (with_body([["refund:A\0"], {}, {}]), "can't be a thread"),
-    "eta": (with_headers(eta="the day after"), "Celery can't run it"),
+    "eta": (with_headers(eta="the day after"), "it has an ETA"),
+    "countdown": (with_headers(eta="2999-01-01T00:00:00+00:00"), "it has an ETA"),
+    "chain": (
+        with_body([["refund:A"], {}, {"chain": [{"task": "fleet.turns", "args": ["refund:B"]}]}]),
+        "it asks for more when it is done: chain",
+    ),
+    "callback": (with_body([["refund:A"], {}, {"callbacks": [{}]}]), "it asks for more"),
+    **{
+        task: (with_headers(task=task), f"the task '{task}'")
+        for task in ("celery.chain", "celery.map", "celery.chord_unlock", "celery.backend_cleanup")
+    },
     "time limit": (with_headers(timelimit=["x", 1]), "time limit"),
     "a number as time limit": (with_headers(timelimit=7), "time limit"),
     "half a time limit": (with_headers(timelimit=[None]), "time limit"),
@@ -273,11 +290,12 @@ def test_what_was_never_delivered_or_is_no_command_stops_no_worker(
         broker.client.zadd("unacked_index", {tag: 1})
     worker = workers.start(concurrency=1)
     channel = f"/{broker.url.rpartition('/')[2]}.celery.pidbox"
-    for junk in ("5", '{"body": "x", "headers": {}, "properties": {}}', "not json"):
+    packed = '{"body": "x", "headers": {"compression": "gzip"}, "properties": {}}'
+    for junk in ("5", packed, '{"body": "x", "headers": {}, "properties": {}}', "not json"):
         assert eventually(lambda junk=junk: broker.client.publish(channel, junk), 10)
     order = shop.new_order()
     fleet.submit("refund", order, INPUT)
     assert fleet.wait(f"refund:{order}", 10).status == "done"
     eventually(lambda: broker.client.hlen("unacked") == 0)
     assert worker.child.poll() is None
-    eventually(lambda: set_aside(database, 4))
+    eventually(lambda: set_aside(database, 5))
