@@ -36,8 +36,7 @@ class Proxy:
 
     def __init__(self, server_url: str) -> None:
         parts = urlsplit(server_url)
-        assert parts.hostname and parts.port, "the server's URL names host and port"
-        self._server = (parts.hostname, parts.port)
+        self._server = _address(server_url)
         self._listener = socket.create_server(("127.0.0.1", 0))
         login = parts.netloc.rpartition("@")[0]
         host = f"127.0.0.1:{self._listener.getsockname()[1]}"
@@ -77,6 +76,10 @@ class Proxy:
         """
         assert sys.platform == "linux", "packets are dropped by a Linux socket filter"
         self._do(self._black_hole())
+
+    def lead_to(self, server_url: str) -> None:
+        """New connections go to this server, as an address does after a failover."""
+        self._server = _address(server_url)
 
     # In the thread of the loop
 
@@ -154,6 +157,12 @@ class Proxy:
             writer.write(data)
             await writer.drain()
         writer.write_eof()
+
+
+def _address(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    assert parts.hostname and parts.port, "the server's URL names host and port"
+    return parts.hostname, parts.port
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
