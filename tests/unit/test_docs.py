@@ -27,6 +27,16 @@ def test_tests_that_are_named_exist(page: Path) -> None:
         assert f"def {test}(" in (ROOT / "tests" / name).read_text(), f"{name}::{test}"
 
 
+def test_each_answer_of_the_faq_names_a_test() -> None:
+    """An answer begins with its question in bold and ends before the next, or a heading."""
+    text = (ROOT / "docs" / "faq.md").read_text()
+    answers = re.findall(
+        r"^\*\*(… .+?\?)\*\*(.*?)(?=^\*\*…|^## |\Z)", text, re.DOTALL | re.MULTILINE
+    )
+    assert len(answers) == text.count("**… ") > 30
+    assert [ask for ask, said in answers if not re.search(r"`\w+/\w+\.py::test_\w+`", said)] == []
+
+
 @of_each_page
 def test_links_lead_somewhere(page: Path) -> None:
     """To a file in the repository, and to a heading of it where one is named."""
