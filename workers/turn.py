@@ -29,7 +29,7 @@ from workers.claim import Claim, StateUnstorable, WriteRefused
 from workers.claimed import Claimed
 from workers.gate import gate
 from workers.head import channels_below
-from workers.leftovers import leftovers
+from workers.leftovers import leftovers, newest_worker
 from workers.outcomes import Kind, Outcome, backoff, end, give_up, too_new
 from workers.runs import Run
 from workers.slot import Slot
@@ -281,7 +281,8 @@ class Turn:
 
     def _left(self) -> float:
         """Leave the thread to another release; seconds until its mail is due again."""
-        return leftovers.leave(self.claimed.thread_id, self.slot.settings)
+        newest = newest_worker(self.claim)
+        return leftovers.leave(self.claimed.thread_id, self.slot.settings, newest)
 
     def _flushes(self) -> bool:
         """Static breakpoints: a checkpoint and the stop after it must commit together."""

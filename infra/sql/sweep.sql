@@ -66,6 +66,17 @@ ON CONFLICT (worker) DO UPDATE SET queues = EXCLUDED.queues, slots = EXCLUDED.sl
     draining = EXCLUDED.draining, schema = EXCLUDED.schema;
 
 -- name: goodbye
+-- Where one leaves, the others may have what it lacked: it has put off what it could not serve.
+WITH put_off AS (
+    SELECT m.thread_id, m.seq
+    FROM fleet.threads t JOIN fleet.messages m USING (thread_id)
+    WHERE t.status = 'incompatible' AND m.status = 'pending' AND m.available_at > fleet.now()
+      AND m.claimed_epoch IS NOT NULL
+    FOR UPDATE OF m SKIP LOCKED
+), looked_at AS (
+    UPDATE fleet.messages m SET available_at = fleet.now() FROM put_off p
+    WHERE m.thread_id = p.thread_id AND m.seq = p.seq
+)
 DELETE FROM fleet.workers
 WHERE worker = %(worker)s OR seen_at < fleet.now() - interval '1 day';
 
@@ -96,6 +107,10 @@ UPDATE fleet.messages m SET available_at = fleet.now()
 FROM fleet.threads t
 WHERE t.status = 'incompatible' AND m.thread_id = t.thread_id AND m.status = 'pending'
   AND m.available_at > fleet.now() AND m.claimed_epoch IS NOT NULL;
+
+-- name: newest_worker
+SELECT extract(epoch FROM fleet.now() - max(started_at))::float8 FROM fleet.workers
+WHERE seen_at > fleet.now() - fleet.silent_after();
 
 -- name: to_be_cancelled
 -- Threads whose cancel no turn has carried out: it may have come between two of them.

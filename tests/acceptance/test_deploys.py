@@ -86,6 +86,32 @@ def test_old_and_new_workers_side_by_side_end_every_thread_and_repeat_nothing(
     assert one.child.poll() is None
 
 
+def test_a_thread_that_old_workers_put_off_for_long_goes_on_seconds_after_a_deploy(
+    rolling: None, fleet: Fleet, shop: Shop, database: Database, workers: Workers
+) -> None:
+    """Also where an old worker takes it first, and when the old one leaves."""
+    (name,) = names(1, "twice-late")
+    two = release(workers, "two")
+    thread = begin(fleet, name)
+    assert fleet.wait(thread, 20).question is not None
+    fleet.answer(thread, None, "yes")
+    eventually(lambda: (q := fleet.status(thread).question) and q.payload == "really?", 20)
+    two.terminate()
+    old = release(workers, "one", redelivery_after=300.0)
+    fleet.answer(thread, None, "yes")
+    assert fleet.wait(thread, 20).status == "incompatible"
+    put_off = (
+        "SELECT available_at > fleet.now() + interval '1 min' FROM fleet.messages ORDER BY seq"
+    )
+    assert database.fetch(put_off)[-1][0]
+    old.terminate()
+    assert not database.fetch(put_off)[-1][0]
+    release(workers, "one")
+    release(workers, "two")
+    eventually(lambda: fleet.status(thread).status == "done", 20)
+    assert told(shop, name) == ["checked", "told"]
+
+
 def test_wake_ups_of_a_newer_release_lose_nothing(
     fleet: Fleet, broker: Broker, database: Database, shop: Shop, workers: Workers
 ) -> None:
