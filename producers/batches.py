@@ -136,6 +136,7 @@ def _foresee(conn: psycopg.Connection[Any], placed: Sequence[_Placed]) -> None:
             "message_id": start.message_id,
             "payload_hash": canonical_hash(start.payload),
             "on_existing": start.on_existing,
+            "force": start.force,
         }
         for n, (_, start) in enumerate(placed)
     ]

@@ -76,6 +76,7 @@ class Fleet(Looking, Operations, Corrections):
         *,
         message_id: str | None = None,
         on_existing: OnExisting = "use_existing",
+        force: bool = False,
         priority: int = 0,
         context: Mapping[str, Any] | None = None,
         config: Mapping[str, Any] | None = None,
@@ -83,13 +84,16 @@ class Fleet(Looking, Operations, Corrections):
     ) -> Receipt:
         """Start the thread of `key`.
 
+        force: with on_existing="restart", begin anew although an effect is in doubt or a
+        node was done by hand, which the run anew may do once more; else that is refused.
         context, config: LangGraph's, for this run and, until others are given, for the later
         ones of the thread. They are stored with the thread, so they hold no secrets.
         connection: accept within its present transaction, to be committed or rolled back
         with it; the work starts after that commit. Let it be READ COMMITTED, the default: in
         another one a message of the same thread that was committed meanwhile raises
         FleetUnavailable, and the transaction has to be run again. Raises UnknownGraph, InvalidKey,
-        InvalidPayload, InvalidInput, MessageConflict, ThreadExists, FleetUnavailable, NotMigrated.
+        InvalidPayload, InvalidInput, MessageConflict, ThreadExists, EffectInDoubt,
+        FleetUnavailable, NotMigrated.
         """
         start = built(
             Start,
@@ -99,6 +103,7 @@ class Fleet(Looking, Operations, Corrections):
             input=input,
             message_id=message_id_of(message_id),
             on_existing=on_existing,
+            force=force,
             priority=priority,
             context=context,
             config=config,

@@ -17,7 +17,7 @@
     ├── NotInDoubt           nothing to resolve under that request_id
     ├── ThreadBusy           a turn runs: what was asked for has to wait for its end
     ├── NothingToDo          the thread has nothing of the kind that was to be changed
-    ├── EffectInDoubt        an effect may have happened: a person has to say first
+    ├── EffectInDoubt        an effect may have happened: a person has to look or say first
     ├── UnknownWorker        no such worker has announced itself
     ├── UnknownCheckpoint    the thread has no such checkpoint
     ├── AmendmentRefused     a worker could not apply the amendment
@@ -36,7 +36,8 @@ Reason = Literal[
 
 
 class ProducerError(Exception):
-    """Root of the tree. `exit_code` is 2 for what was wrong before anybody was asked."""
+    """Root of the tree. `exit_code` is 2 for what was given and can't be right: a name that is
+    none or that nothing has been registered under, a payload that is no JSON object."""
 
     code: ClassVar[str] = "producer_error"
     exit_code: ClassVar[int] = 1
@@ -108,6 +109,7 @@ class UnknownGraph(ProducerError):
     """Data: graph, known."""
 
     code = "unknown_graph"
+    exit_code = 2
 
 
 class UnknownThread(ProducerError):
@@ -172,7 +174,7 @@ class NothingToDo(ProducerError):
 
 
 class EffectInDoubt(ProducerError):
-    """Data: thread_id, in_doubt (request ids)."""
+    """Data: thread_id, in_doubt (request ids), and amended (nodes) where a start is refused."""
 
     code = "effect_in_doubt"
 
@@ -181,6 +183,7 @@ class UnknownWorker(ProducerError):
     """Data: worker, known."""
 
     code = "unknown_worker"
+    exit_code = 2
 
 
 class UnknownCheckpoint(ProducerError):

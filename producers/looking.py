@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import queries
 from .errors import WaitTimeout
-from .names import check_graph, check_text_name
+from .names import check_graph, check_text_name, split_thread_id
 from .names import thread_id as make_thread_id
 from .refusals import unknown_thread
 from .status import SETTLED, ThreadRow, ThreadStatus, thread_status
@@ -75,6 +75,7 @@ class Looking:
             if not left > 0:  # so that NaN is no wait without an end
                 raise WaitTimeout(
                     f"{thread_id} is {seen['status']} after {timeout:g} s.",
+                    _held_hint(thread_id) if seen["held"] else None,
                     thread_id=thread_id,
                     status=seen["status"],
                     timeout=timeout,
@@ -91,3 +92,8 @@ class Looking:
         if found is None:
             raise unknown_thread(thread)
         return found
+
+
+def _held_hint(thread: str) -> str:
+    graph = split_thread_id(thread)[1]
+    return f"Graph {graph} is paused; it goes on with `fleet resume {graph}`."

@@ -123,13 +123,19 @@ class Start(Message):
     context: RunContext = None
     config: RunConfig = None
     on_existing: OnExisting = "use_existing"
+    force: bool = Field(
+        False,
+        strict=True,
+        description="Restart also where an effect is in doubt or a node was done by hand.",
+    )
 
     @property
     def payload(self) -> dict[str, Any]:
         return joined(self.input, self.context, self.config)
 
     def accept_args(self, *, notify: bool = False) -> dict[str, Any]:
-        return {**super().accept_args(notify=notify), "on_existing": self.on_existing}
+        args = {**super().accept_args(notify=notify), "on_existing": self.on_existing}
+        return {**args, "force": True} if self.force else args
 
 
 class Input(Message):

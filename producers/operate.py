@@ -13,14 +13,14 @@ from .errors import (
     EffectInDoubt,
     NothingToDo,
     ThreadBusy,
-    UnknownGraph,
     UnknownWorker,
 )
 from .messages import check_graph
 from .messages import thread_id as make_thread_id
 from .names import check_text_name
 from .operated import Cancellation, Dropped, EffectName, Hold, Retried, WorkerRow
-from .refusals import unknown_thread
+from .refusals import unknown_graph, unknown_thread
+from .runs import parted
 from .status import Receipt
 
 if TYPE_CHECKING:
@@ -47,6 +47,9 @@ class Operations:
             *,
             message_id: str | None = None,
             on_existing: OnExisting = "use_existing",
+            force: bool = False,
+            context: Mapping[str, Any] | None = None,
+            config: Mapping[str, Any] | None = None,
         ) -> Receipt: ...
 
         def _names(self, thread_id: str) -> dict[str, str]: ...
@@ -61,7 +64,9 @@ class Operations:
         An effect in flight is finished and recorded first. Raises UnknownThread.
         """
         thread = self._thread(thread_id)
-        return Cancellation.model_validate(self._operate("cancel", thread))
+        done = Cancellation.model_validate(self._operate("cancel", thread))
+        # The call that the running turn is about to finish is not in doubt.
+        return done.model_copy(update={"in_doubt": []}) if done.outcome == "requested" else done
 
     def retry(self, thread_id: str, *, new_request: bool = False) -> Retried:
         """Work on a dead message again, its counts forgotten; it goes on where it stopped.
@@ -90,28 +95,35 @@ class Operations:
         input: Mapping[str, Any] | None = None,
         *,
         message_id: str | None = None,
+        force: bool = False,
     ) -> Receipt:
         """Begin the thread anew, from a clean state; its open mail is dropped.
 
-        input: that of the last start, if left out. Effects are made anew too, but for keyed
-        ones. Raises UnknownThread, NothingToDo when that input is not kept any more, and as
+        input: that of the last start, with its context and config, if left out. Effects are
+        made anew too, but for keyed ones; force: also where one is in doubt or a node was done
+        by hand. Raises UnknownThread, NothingToDo when there is no input to be had, and as
         submit.
         """
         names = self._names(thread_id)
-        before = self.latest_start(thread_id)
-        input = before["input"] if input is None else input
+        run: dict[str, Any] = {}
+        given = self.latest_start(thread_id)["input"]
         if input is None:
-            raise NothingToDo(
-                f"The input of {self._thread(thread_id)} is not kept any more.",
-                "Give it: `fleet restart THREAD --input JSON`.",
-                thread_id=self._thread(thread_id),
-            )
+            if given is None or _is_fork(given):
+                raise _no_input(self._thread(thread_id), given)
+            input, run = parted(given)
         return self.submit(
-            names["graph"], names["key"], input, message_id=message_id, on_existing="restart"
+            names["graph"],
+            names["key"],
+            input,
+            message_id=message_id,
+            on_existing="restart",
+            force=force,
+            **run,
         )
 
     def latest_start(self, thread_id: str) -> dict[str, Any]:
-        """``{"input", "effects": [{"name", "request_id", "state"}]}`` of the last start."""
+        """``{"input", "effects": [{"name", "request_id", "state"}], "repeated"}`` of the last
+        start; repeated: as `Repeated`, or None."""
         thread = self._thread(thread_id)
         found = self._sessions.run(
             lambda conn: queries.row(conn, "latest_start", thread_id=thread), reads=True
@@ -147,12 +159,7 @@ class Operations:
             lambda conn: queries.row(conn, "set_paused", graph=graph, paused=paused)
         )
         if said["outcome"] == "unknown_graph":
-            raise UnknownGraph(
-                f"No graph '{graph}' is registered.",
-                f"Known: {', '.join(said['known'])}.",
-                graph=graph,
-                known=said["known"],
-            )
+            raise unknown_graph(graph, said["known"])
         # A transaction of its own: mail that is accepted from now on has seen the change.
         self._sessions.run(lambda conn: queries.row(conn, "sort_paused"))
         mail = self._sessions.run(
@@ -209,7 +216,7 @@ class Operations:
 
 def _in_doubt(thread: str, found: Mapping[str, Any]) -> EffectInDoubt:
     effects = [EffectName.model_validate(e) for e in found["in_doubt"]]
-    named = ", ".join(f"{e.name} ({e.request_id})" for e in effects)
+    named = ", ".join(map(str, effects))
     first = effects[0].request_id if effects else "REQUEST_ID"
     return EffectInDoubt(
         f"{thread} has effects that may have happened: {named or 'see `fleet show`'}.",
@@ -218,6 +225,19 @@ def _in_doubt(thread: str, found: Mapping[str, Any]) -> EffectInDoubt:
         thread_id=thread,
         in_doubt=[e.request_id for e in effects],
     )
+
+
+def _is_fork(start: Mapping[str, Any]) -> bool:
+    return start.keys() == {"forked_from"} and isinstance(start["forked_from"], dict)
+
+
+def _no_input(thread: str, start: Mapping[str, Any] | None) -> NothingToDo:
+    if start is None:
+        why = f"The input of {thread} is not kept any more."
+    else:
+        source = start["forked_from"].get("thread_id")
+        why = f"{thread} was forked from {source} and never had an input of its own."
+    return NothingToDo(why, f"Give one: `fleet restart {thread} --input JSON`.", thread_id=thread)
 
 
 def _nothing(query: str, thread: str, found: Mapping[str, Any]) -> NothingToDo:

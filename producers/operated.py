@@ -17,10 +17,31 @@ class EffectName(_Told):
     request_id: str
     renewed_as: str | None = None
 
+    def __str__(self) -> str:
+        renewed = f", now {self.renewed_as}" if self.renewed_as else ""
+        return f"{self.name} ({self.request_id}{renewed})"
+
+
+class Repeated(_Told):
+    """What a start anew may do once more although it was done: effects ``in_doubt``, and the
+    ``amended`` nodes, whose work a person has done by hand."""
+
+    in_doubt: list[EffectName] = []
+    amended: list[str] = []
+
+    def __str__(self) -> str:
+        what = []
+        if self.in_doubt:
+            what.append(f"{', '.join(map(str, self.in_doubt))} may have happened")
+        if self.amended:
+            what.append(f"the work of {', '.join(self.amended)} was done by hand")
+        return f"{' and '.join(what)}, and would be done once more"
+
 
 class Cancellation(_Told):
     """``requested``: a turn runs, and stops at its next step. ``finished``: it came too
-    late. in_doubt: effects begun without a result, which may have happened."""
+    late. in_doubt: effects begun without a result, which may have happened; none while a turn
+    runs, since it ends what it has begun first."""
 
     thread_id: str
     outcome: Literal["cancelled", "requested", "finished"]

@@ -16,14 +16,22 @@ ORDER BY n
 
 -- Which of these starts would be refused, before any of several transactions commits.
 -- name: refused_starts
-SELECT json_build_object('n', n, 'thread_id', thread_id, 'status', t.status, 'outcome',
-    CASE WHEN b.message_id IS NOT NULL THEN 'conflict' ELSE 'rejected' END)::text
+SELECT (coalesce(r.repeated, '{}') || jsonb_build_object(
+    'n', n, 'thread_id', thread_id, 'status', t.status, 'outcome', CASE
+        WHEN b.message_id IS NOT NULL THEN 'conflict'
+        WHEN r.repeated IS NOT NULL THEN 'in_doubt'
+        ELSE 'rejected' END))::text
 FROM jsonb_to_recordset(%(messages)s::jsonb)
-    AS m(n integer, thread_id text, message_id text, payload_hash text, on_existing text)
+    AS m(n integer, thread_id text, message_id text, payload_hash text, on_existing text,
+        force boolean)
 JOIN fleet.threads AS t USING (thread_id)
 LEFT JOIN fleet.messages AS b USING (thread_id, message_id)
+LEFT JOIN LATERAL (
+    SELECT CASE WHEN b.message_id IS NULL AND m.on_existing = 'restart' AND NOT m.force
+        THEN fleet.repeated_by_restart(thread_id, t.generation) END AS repeated) AS r ON true
 WHERE (b.message_id IS NOT NULL AND (b.payload_hash <> m.payload_hash OR b.kind <> 'start'))
    OR (b.message_id IS NULL AND m.on_existing = 'reject')
+   OR r.repeated IS NOT NULL
 ORDER BY n LIMIT 1
 
 -- name: input_schema
@@ -36,7 +44,10 @@ WHERE asked IS NOT NULL
 -- Whether work is under way or due that nothing holds up: mail behind a dead or
 -- in-doubt message waits for a person, unless it is a person's word itself.
 -- name: settled
-SELECT json_build_object('status', t.status, 'busy', EXISTS (
+SELECT json_build_object('status', t.status, 'held', EXISTS (
+    SELECT FROM fleet.messages m
+    WHERE m.thread_id = t.thread_id AND m.status = 'pending' AND starts_with(m.queue, 'paused:')),
+    'busy', EXISTS (
     SELECT FROM fleet.messages m
     WHERE m.thread_id = t.thread_id AND m.status IN ('pending', 'claimed')
       AND (m.restarts OR m.kind IN ('resolve', 'amend') OR (
@@ -46,6 +57,8 @@ SELECT json_build_object('status', t.status, 'busy', EXISTS (
                 AND e.status IN ('dead', 'in_doubt'))))))::text
 FROM fleet.threads t WHERE t.thread_id = %(thread_id)s
 
+-- crashes: without the attempt under way, which is counted until it ends in order. A message
+-- is of the generation in which it is, or was, worked on; a restart that waits begins one.
 -- name: status
 SELECT json_build_object(
     'thread_id', t.thread_id, 'tenant', t.tenant, 'graph', t.graph, 'key', t.key,
@@ -61,10 +74,23 @@ SELECT json_build_object(
     'messages', (
         SELECT coalesce(json_agg(json_build_object(
             'seq', m.seq, 'message_id', m.message_id, 'kind', m.kind, 'status', m.status,
-            'crashes', m.crashes, 'failures', m.failures, 'error', m.error,
+            'crashes', m.crashes - CASE WHEN m.status = 'claimed' AND EXISTS (
+                SELECT FROM pg_locks l
+                WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+                  AND l.pid = t.backend_pid
+                  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+                  AND ((l.classid::bigint << 32) | l.objid::bigint) = fleet.thread_lock(t.thread_id)
+                ) THEN 1 ELSE 0 END,
+            'failures', m.failures, 'error', m.error, 'generation', m.generation,
             'accepted_at', m.accepted_at, 'available_at', m.available_at,
             'done_at', m.done_at) ORDER BY m.seq), '[]')
-        FROM fleet.messages m WHERE m.thread_id = t.thread_id),
+        FROM (
+            SELECT *, t.generation
+                - coalesce(count(*) FILTER (WHERE restarts AND claimed_epoch IS NOT NULL) OVER (
+                    ORDER BY seq DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0)
+                + coalesce(bool_or(restarts AND claimed_epoch IS NULL AND status = 'pending') OVER (
+                    ORDER BY seq), false)::integer AS generation
+            FROM fleet.messages WHERE thread_id = t.thread_id) AS m),
     'effects', (
         SELECT coalesce(json_agg(json_build_object(
             'request_id', e.request_id, 'name', e.name, 'state', e.state, 'policy', e.policy,
@@ -99,7 +125,8 @@ SELECT fleet.retry(%(thread_id)s, %(new_request)s, %(notify)s)::text
 SELECT fleet.drop(%(thread_id)s, %(notify)s)::text
 
 -- The input with which the thread was started last (null when it is not kept any
--- more), and the effects that a start anew would repeat.
+-- more), the effects that a start anew would repeat, and what it would do once more
+-- although it may have happened (null when there is none).
 -- name: latest_start
 SELECT json_build_object(
     'input', (
@@ -109,7 +136,8 @@ SELECT json_build_object(
         SELECT coalesce(json_agg(json_build_object('name', e.name, 'request_id', e.request_id,
             'state', e.state) ORDER BY e.first_started_at), '[]')
         FROM fleet.effects e WHERE e.thread_id = t.thread_id AND e.generation = t.generation
-          AND e.state <> 'failed' AND e.effect_key IS NULL))::text
+          AND e.state <> 'failed' AND e.effect_key IS NULL),
+    'repeated', fleet.repeated_by_restart(t.thread_id, t.generation))::text
 FROM fleet.threads t WHERE t.thread_id = %(thread_id)s
 
 -- name: graph_names

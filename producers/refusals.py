@@ -1,10 +1,12 @@
 """What fleet.accept answered, as a receipt or as the error that says why not."""
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any, NoReturn
 
 from .errors import (
     AnswerRefused,
+    EffectInDoubt,
     MessageConflict,
     NotInDoubt,
     ProducerError,
@@ -14,6 +16,7 @@ from .errors import (
     UnknownThread,
 )
 from .messages import Message
+from .operated import Repeated
 from .status import Receipt, held
 
 
@@ -46,13 +49,7 @@ def _conflict(message: Message, found: dict[str, Any]) -> ProducerError:
 
 
 def _unknown_graph(message: Message, found: dict[str, Any]) -> ProducerError:
-    known = found.get("known") or []
-    return UnknownGraph(
-        f"No graph '{message.graph}' is registered.",
-        f"Known: {', '.join(known)}." if known else "Run `fleet migrate` to register graphs.",
-        graph=message.graph,
-        known=known,
-    )
+    return unknown_graph(message.graph, found.get("known") or [])
 
 
 def _exists(message: Message, found: dict[str, Any]) -> ProducerError:
@@ -80,6 +77,19 @@ def _not_in_doubt(message: Message, found: dict[str, Any]) -> ProducerError:
     )
 
 
+def _in_doubt(message: Message, found: dict[str, Any]) -> ProducerError:
+    thread, repeated = message.thread_id, Repeated.model_validate(found)
+    settled = f", then `fleet resolve {thread} …`" if found.get("status") == "in_doubt" else ""
+    return EffectInDoubt(
+        f"{thread} is not started anew: {repeated}.",
+        f"Look it up outside first{settled}; `--yes` (Python: force=True) starts it anew all the "
+        "same.",
+        thread_id=thread,
+        in_doubt=[e.request_id for e in repeated.in_doubt],
+        amended=repeated.amended,
+    )
+
+
 _OTHERS: dict[str, Callable[[Message, dict[str, Any]], ProducerError]] = {
     "conflict": _conflict,
     "unknown_graph": _unknown_graph,
@@ -87,8 +97,18 @@ _OTHERS: dict[str, Callable[[Message, dict[str, Any]], ProducerError]] = {
     "unknown_thread": _unknown_thread,
     "question_open": _question_open,
     "not_in_doubt": _not_in_doubt,
+    "in_doubt": _in_doubt,
 }
 _ANSWERS = ("no_question", "stale_question", "already_answered", "finished", "expired")
+
+
+def unknown_graph(graph: str, known: list[str]) -> UnknownGraph:
+    return UnknownGraph(
+        f"No graph '{graph}' is registered.",
+        f"Known: {', '.join(known)}." if known else "Run `fleet migrate` to register graphs.",
+        graph=graph,
+        known=known,
+    )
 
 
 def unknown_thread(thread: str) -> UnknownThread:
@@ -109,12 +129,12 @@ def answer_refusal(thread: str, question: str | None, found: dict[str, Any]) -> 
             f"Open now: {', '.join(asked)}." if asked else "Look at it with `fleet show`.",
         ),
         "already_answered": (
-            f"{named} of {thread} was answered{by} at {found.get('answered_at')}.",
+            f"{named} of {thread} was answered{by} at {_moment(found.get('answered_at'))}.",
             "The first answer counts.",
         ),
         "finished": (f"{thread} has ended ({status}) and asks nothing any more.", ""),
         "expired": (
-            f"{named} of {thread} expired at {found.get('expired_at')}.",
+            f"{named} of {thread} expired at {_moment(found.get('expired_at'))}.",
             "Look at what became of it with `fleet show`.",
         ),
     }
@@ -127,6 +147,14 @@ def answer_refusal(thread: str, question: str | None, found: dict[str, Any]) -> 
     return AnswerRefused(
         message, hint, reason=reason, thread_id=thread, question_id=question, **data
     )
+
+
+def _moment(found: Any) -> str:
+    """A time of the database's as the command line shows times."""
+    try:
+        return datetime.fromisoformat(found).astimezone().isoformat(sep=" ", timespec="seconds")
+    except (TypeError, ValueError):
+        return str(found)
 
 
 def refuse_unnamed(thread: str, asked: dict[str, Any]) -> NoReturn:

@@ -63,6 +63,7 @@ class MessageRow(_Seen):
     status: str
     crashes: int
     failures: int
+    generation: int = 1
     error: str | None = None
     accepted_at: datetime
     available_at: datetime

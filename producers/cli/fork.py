@@ -1,11 +1,10 @@
 """`fleet fork`: a new thread that goes on from a checkpoint of another one."""
 
-import sys
 from typing import Annotated, Any
 
 import typer
 
-from .failures import note
+from .consent import Yes, agree
 from .options import Json, MessageId, Thread
 from .submit import report
 
@@ -20,7 +19,7 @@ def fork(
         str, typer.Option("--at", metavar="CHECKPOINT", help="Its id; see `fleet history`.")
     ],
     key: Annotated[str, typer.Option("--key", metavar="KEY", help="Of the new thread.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     message_id: MessageId = None,
     as_json: Json = False,
 ) -> None:
@@ -40,22 +39,9 @@ def fork(
         warning = "Effects after that checkpoint happen anew in the new thread" + (
             f": {names}." if names else "."
         )
-        if yes:
-            note(warning)
-        else:
-            _ask(warning)
+        agree(warning, "Fork?", yes)
         receipt = fleet.fork(thread, at, key, message_id=message_id)
     report(receipt, as_json)
-
-
-def _ask(warning: str) -> None:
-    if not sys.stdin.isatty():
-        raise typer.BadParameter(
-            f"{warning} Give it to say that this is meant.", param_hint="--yes"
-        )
-    note(warning)
-    if not typer.confirm("Fork?", err=True):
-        raise typer.Abort
 
 
 def _refuse_breakpoint(found: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from .failures import note
 from .options import Json, Tenant, Thread
 from .output import print_facts, print_json, print_table
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 _MESSAGES = ("seq", "kind", "status", "message_id", "crashes", "failures", "error")
 _EFFECTS = ("name", "state", "attempts", "request_id", "result")
+_GENERATION = ("generation",)
 THREADS = ("thread_id", "status", "generation", "updated_at", "last_error")
 
 
@@ -33,15 +35,24 @@ def register(app: typer.Typer) -> None:
     app.command()(threads)
 
 
-def show(thread: Thread, as_json: Json = False) -> None:
-    """Show a thread: status, state, question, messages and effects."""
+def show(
+    thread: Thread,
+    every: Annotated[
+        bool,
+        typer.Option(
+            "--all", help="Messages and effects of the generations before the last restart too."
+        ),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Show a thread: status, state, question, messages and effects. JSON has all generations."""
     from .state import thread_in_full
 
     found = thread_in_full(thread)
     if as_json:
         print_json(found)
     else:
-        print_thread(found)
+        print_thread(found, every=every)
 
 
 def threads(
@@ -68,16 +79,26 @@ def threads(
         def look() -> list["ThreadRow"]:
             return fleet.threads(status=status and status.value, graph=graph, limit=limit)
 
+        found = look()
+        if graph is not None and not found:
+            _refuse_unknown(graph, fleet.graphs())
         if watch:
             from .watch import watch as follow
 
             follow(look, every, as_json, THREADS)
-        found = look()
     rows = [row.model_dump(mode="json" if as_json else "python") for row in found]
     if as_json:
         print_json({"threads": rows})
     else:
         print_table("", THREADS, rows)
+
+
+def _refuse_unknown(graph: str, known: list[str]) -> None:
+    """No threads is no answer about a graph that does not exist."""
+    from ..refusals import unknown_graph
+
+    if graph not in known:
+        raise unknown_graph(graph, known)
 
 
 def _asks(question: dict[str, Any]) -> Any:
@@ -103,15 +124,15 @@ def _next_steps(found: dict[str, Any]) -> list[str]:
             f"settle it: fleet resolve {thread} {effect['request_id']} --happened JSON "
             "(or --did-not-happen)"
             for effect in found["effects"]
-            if effect["state"] == "intent"
+            if effect["state"] == "intent" and effect["generation"] == found["generation"]
         ]
     if any(message["status"] == "dead" for message in found["messages"]):
         steps.append(f"go on with it: fleet retry {thread} (or fleet drop {thread})")
     return steps
 
 
-def print_thread(found: dict[str, Any]) -> None:
-    """For people."""
+def print_thread(found: dict[str, Any], *, every: bool = False) -> None:
+    """For people; every: rows of earlier generations too."""
     facts = ("thread_id", "status", "generation", "epoch", "owner", "last_error", "updated_at")
     print_facts({name: found[name] for name in facts})
     for question in found["questions"]:
@@ -126,11 +147,15 @@ def print_thread(found: dict[str, Any]) -> None:
     for line in _next_steps(found):
         typer.echo(line)
     print_facts({"state": found["state"] or None})
-    for title, columns, rows in (
-        ("messages", _MESSAGES, found["messages"]),
-        ("effects", _EFFECTS, found["effects"]),
-    ):
+    hidden = []
+    for title, columns in (("messages", _MESSAGES), ("effects", _EFFECTS)):
+        # A restart that waits is of the generation that it will begin.
+        rows = [r for r in found[title] if every or r["generation"] >= found["generation"]]
+        if left_out := len(found[title]) - len(rows):
+            hidden.append(f"{left_out} {title if left_out > 1 else title[:-1]}")
         if rows:
             if not sys.stdout.isatty():
                 typer.echo("")
-            print_table(title, columns, rows)
+            print_table(title, _GENERATION + columns if every else columns, rows)
+    if hidden:
+        note(f"{' and '.join(hidden)} of earlier generations: `--all` shows them too.")

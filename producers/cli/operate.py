@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from . import complete
+from .consent import Yes, agree
 from .failures import note
 from .options import Json, MessageId, Thread, read_json
 from .output import print_facts, print_json, print_table
@@ -48,7 +49,10 @@ def cancel(thread: Thread, wait: Wait = None, as_json: Json = False) -> None:
             done = fleet.cancel(thread)
     _print(done, as_json)
     if done.outcome == "requested":
-        note(f"A turn of {done.thread_id} runs; it stops at its next step.")
+        note(
+            f"A turn of {done.thread_id} runs; it finishes the call that it is making, if any, "
+            "and stops at its next step. `--wait SECONDS` waits for that."
+        )
     elif done.outcome == "finished":
         note(f"{done.thread_id} had ended ({done.status}) already; nothing was called off.")
     _tell_doubt(done.thread_id, done.in_doubt)
@@ -91,20 +95,28 @@ def restart(
             help="The input; that of the last start, if left out.",
         ),
     ] = None,
+    yes: Yes = False,
     message_id: MessageId = None,
     as_json: Json = False,
 ) -> None:
-    """Begin a thread anew, from a clean state; its open mail is dropped."""
+    """Begin a thread anew, from a clean state; its open mail is dropped.
+
+    Where an effect is in doubt, or a person has done a node's work by hand, it asks first.
+    """
     given = None if input is None else read_json(input, "--input")
     from ..client import Fleet
+    from ..operated import Repeated
 
     with Fleet() as fleet:
         before = fleet.latest_start(thread)
-        receipt = fleet.restart(thread, given, message_id=message_id)
+        made = dict.fromkeys(e["name"] for e in before["effects"] if e["state"] != "intent")
+        anew = f"Effects of the run before are made anew: {', '.join(made)}." if made else ""
+        if repeated := before["repeated"]:
+            agree(f"{thread}: {Repeated.model_validate(repeated)}. {anew}", "Restart?", yes)
+        elif anew:
+            note(anew)
+        receipt = fleet.restart(thread, given, message_id=message_id, force=bool(repeated))
     report(receipt, as_json)
-    if before["effects"] and receipt.outcome == "accepted":
-        names = ", ".join(dict.fromkeys(e["name"] for e in before["effects"]))
-        note(f"Effects of the run before are made anew: {names}.")
 
 
 def pause(graph: Graph, as_json: Json = False) -> None:
@@ -176,11 +188,17 @@ def _drained(fleet: "Fleet", found: "WorkerRow", wait: float) -> "WorkerRow":
 
 
 def _print(done: Any, as_json: bool) -> None:
-    facts = done.model_dump(mode="json")
     if as_json:
-        print_json(facts)
-    else:
-        print_facts({name: value for name, value in facts.items() if value not in (None, [])})
+        print_json(done.model_dump(mode="json"))
+        return
+    facts = {name: getattr(done, name) for name in type(done).model_fields}
+    print_facts(
+        {
+            name: ", ".join(map(str, value)) if isinstance(value, list) else value
+            for name, value in facts.items()
+            if value not in (None, [])
+        }
+    )
 
 
 def _print_hold(hold: "Hold", as_json: bool) -> None:
@@ -211,5 +229,5 @@ def _worker(found: "WorkerRow") -> dict[str, Any]:
 
 def _tell_doubt(thread: str, effects: Sequence["EffectName"]) -> None:
     if effects:
-        named = ", ".join(f"{e.name} ({e.request_id})" for e in effects)
+        named = ", ".join(map(str, effects))
         note(f"{thread} leaves effects that may have happened, look them up outside: {named}.")

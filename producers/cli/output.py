@@ -1,5 +1,6 @@
 """Data on stdout: JSON for machines, tables on a terminal, tab-separated lines in a pipe."""
 
+import contextlib
 import dataclasses
 import json
 import sys
@@ -61,9 +62,17 @@ def cell(value: Any, longest: int = 120) -> str:
     return shown(text, longest)
 
 
+def named(name: str, value: Any, longest: int = 120) -> str:
+    """A cell by its name: a time, whether it came as one or as JSON has it, looks the same."""
+    if isinstance(value, str) and (name == "at" or name.endswith("_at")):
+        with contextlib.suppress(ValueError):
+            value = datetime.fromisoformat(value)
+    return cell(value, longest)
+
+
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
     """Columns by name; a header and tab-separated lines when nobody looks."""
-    lines = [[cell(row.get(column)) for column in columns] for row in rows]
+    lines = [[named(column, row.get(column)) for column in columns] for row in rows]
     if not sys.stdout.isatty():
         for line in [list(columns), *lines]:
             typer.echo("\t".join(line))
@@ -75,7 +84,8 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Mapping[str, 
 
 def table_of(title: str, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> "Table":
     """The table as rich shows it, for what stays on the screen."""
-    return _table(title, columns, [[cell(row.get(column)) for column in columns] for row in rows])
+    lines = [[named(column, row.get(column)) for column in columns] for row in rows]
+    return _table(title, columns, lines)
 
 
 def _table(title: str, columns: Sequence[str], lines: Iterable[Sequence[str]]) -> "Table":
@@ -96,4 +106,4 @@ def print_facts(facts: Mapping[str, Any]) -> None:
     """Names and values, one per line; those without a value are left out."""
     for name, value in facts.items():
         if value is not None:
-            typer.echo(f"{name.replace('_', ' ')}: {cell(value, 2000)}")
+            typer.echo(f"{name.replace('_', ' ')}: {named(name, value, 2000)}")

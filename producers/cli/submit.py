@@ -54,6 +54,13 @@ From = Annotated[
 Existing = Annotated[
     OnExisting, typer.Option("--on-existing", help="When the key has a thread already.")
 ]
+Force = Annotated[
+    bool,
+    typer.Option(
+        "--yes",
+        help="With --on-existing restart: also where an effect is in doubt or was done by hand.",
+    ),
+]
 Priority = Annotated[int, typer.Option("--priority", help="Higher is sooner.")]
 Wait = Annotated[
     float | None,
@@ -83,6 +90,7 @@ def submit(
     from_file: From = None,
     message_id: MessageId = None,
     on_existing: Existing = OnExisting.use_existing,
+    yes: Force = False,
     priority: Priority = 0,
     context: Context = None,
     config: Config = None,
@@ -91,7 +99,11 @@ def submit(
     as_json: Json = False,
 ) -> None:
     """Hand a task to the fleet. Once this returns, it is kept."""
-    options: dict[str, Any] = {"on_existing": on_existing.value, "priority": priority}
+    options: dict[str, Any] = {
+        "on_existing": on_existing.value,
+        "force": yes,
+        "priority": priority,
+    }
     for name, text in (("context", context), ("config", config)):
         if text is not None:
             options[name] = read_json(text, f"--{name}")

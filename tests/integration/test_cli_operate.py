@@ -84,6 +84,111 @@ def test_restart_takes_the_last_input_or_another(
     assert found == [("u_42", False), ("u_42", True), ("u_9", True)]
 
 
+def doubtful(fleet: Fleet, database: Database) -> None:
+    """A thread whose payment may have happened."""
+    submitted(fleet)
+    test_cli.store(database, THREAD, {}, None)
+    database.fetch("UPDATE fleet.effects SET state = 'intent', result = NULL, result_type = NULL")
+    settle(database, THREAD, "in_doubt")
+
+
+def test_restart_wants_a_word_where_an_effect_may_have_happened(
+    cli: Cli, fleet: Fleet, database: Database
+) -> None:
+    """Where nobody can be asked it is --yes, else exit 2 and nothing is done."""
+    doubtful(fleet, database)
+    before = everything(database)
+    for args in (("restart", THREAD), ("restart", THREAD, "--input", json.dumps(INPUT))):
+        refused = cli(*args)
+        assert refused.code == 2 and "pay (r1) may have happened" in refused.line()
+        assert "--yes" in refused.err
+    assert everything(database) == before
+    done = cli("restart", THREAD, "--yes")
+    assert done.code == 0 and "seq: 2\n" in done.out and "pay (r1) may have" in done.err
+
+
+def test_submit_restarts_nothing_in_doubt_without_a_word(
+    cli: Cli, fleet: Fleet, database: Database
+) -> None:
+    """One by one and from a file, whose line is named."""
+    doubtful(fleet, database)
+    again = ("--on-existing", "restart")
+    one = ("submit", "refund", "A1", "--input", json.dumps(INPUT), *again)
+    refused = cli(*one, "--json")
+    assert (refused.code, refused.error()["code"]) == (1, "effect_in_doubt")
+    many = ("submit", "refund", "--from", "-", *again)
+    assert "line 1" in cli(*many, stdin=lines(start("A1"))).line()
+    assert database.value("SELECT count(*) FROM fleet.messages") == 1
+    assert cli(*one, "--yes").code == 0
+    assert cli(*many, "--yes", stdin=lines(start("A1"))).code == 0
+
+
+def test_restart_says_before_what_is_made_anew(cli: Cli, fleet: Fleet, database: Database) -> None:
+    """Without being asked: a restart is meant to."""
+    submitted(fleet)
+    test_cli.store(database, THREAD, {}, None)
+    settle(database, THREAD, "done")
+    done = cli("restart", THREAD)
+    assert (done.code, done.err) == (0, "Effects of the run before are made anew: pay.\n")
+
+
+def test_restart_of_a_fork_asks_for_an_input(cli: Cli, fleet: Fleet, database: Database) -> None:
+    """It never had one, and what it was made of is none."""
+    forked = {"forked_from": {"thread_id": "refund:A0", "checkpoint_id": "c1"}}
+    submitted(fleet)
+    database.fetch("UPDATE fleet.messages SET payload = %s", json.dumps(forked))
+    refused = cli("restart", THREAD)
+    assert refused.code == 1 and "forked from refund:A0" in refused.line()
+    assert f"fleet restart {THREAD} --input JSON" in refused.err
+    assert cli("restart", THREAD, "--input", json.dumps(INPUT)).code == 0
+
+
+def test_lists_of_effects_are_told_in_words(cli: Cli, fleet: Fleet, database: Database) -> None:
+    """Not as JSON, which is what --json is for."""
+    doubtful(fleet, database)
+    done = cli("cancel", THREAD)
+    assert "in doubt: pay (r1)\n" in done.out and "look them up outside: pay (r1)." in done.err
+
+
+def test_waiting_for_a_held_thread_says_how_it_goes_on(cli: Cli) -> None:
+    """Not that it goes on: its graph is paused."""
+    cli("pause", "refund")
+    wait = ("--wait", "0.1", "--json")
+    late = cli("submit", "refund", "A1", "--input", json.dumps(INPUT), *wait)
+    assert late.code == 1
+    error = json.loads(late.err.splitlines()[-1])["error"]
+    assert error["code"] == "wait_timeout" and "fleet resume refund" in error["hint"]
+    assert "It goes on" not in late.err
+
+
+def test_show_keeps_generations_apart(cli: Cli, fleet: Fleet, database: Database) -> None:
+    """The present one; all with --all and in JSON, where each says which it is of."""
+    submitted(fleet)
+    test_cli.store(database, THREAD, {}, None)
+    database.fetch("UPDATE fleet.messages SET status = 'done', claimed_epoch = 1")
+    fleet.restart(THREAD, message_id="m2")
+    database.fetch("UPDATE fleet.messages SET claimed_epoch = 2 WHERE seq = 2")
+    database.fetch("UPDATE fleet.threads SET generation = 2")
+    shown = cli("show", THREAD)
+    assert "\tm2\t" in shown.out and "\tm1\t" not in shown.out and "pay" not in shown.out
+    assert shown.err == "1 message and 1 effect of earlier generations: `--all` shows them too.\n"
+    every = cli("show", THREAD, "--all")
+    assert "\n1\t1\tstart\t" in every.out and "\n2\t2\tstart\t" in every.out
+    assert "\n1\tpay\t" in every.out and every.err == ""
+    found = cli("show", THREAD, "--json").json()
+    assert [m["generation"] for m in found["messages"]] == [1, 2]
+    assert [e["generation"] for e in found["effects"]] == [1]
+
+
+def test_times_look_the_same_everywhere(cli: Cli, fleet: Fleet, database: Database) -> None:
+    """Local, with their offset, to the second; in JSON as ISO 8601."""
+    submitted(fleet)
+    when = r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d"
+    assert re.search(f"updated at: {when}\n", cli("show", THREAD).out)
+    assert re.search(f"\t{when}\t", cli("threads").out)
+    assert "T" in cli("show", THREAD, "--json").json()["updated_at"]
+
+
 def test_pause_and_resume_say_what_waits(cli: Cli, fleet: Fleet, database: Database) -> None:
     """And submitting to a paused graph tells how it goes on."""
     submitted(fleet)
@@ -145,8 +250,6 @@ def test_what_can_not_be_done_is_exit_1_and_changes_nothing(
     refusals = {
         "unknown_thread": [(c, "refund:B") for c in ("cancel", "retry", "drop", "restart")],
         "nothing_to_do": [("retry", THREAD), ("retry", THREAD, "--new-request"), ("drop", THREAD)],
-        "unknown_graph": [("pause", "refunds"), ("resume", "refunds")],
-        "unknown_worker": [("drain", "w9@a"), ("drain", "w9@a", "--undo")],
         "invalid_input": [("restart", THREAD, "--input", '{"user_id": 1}')],
     }
     for code, commands in refusals.items():
@@ -154,6 +257,32 @@ def test_what_can_not_be_done_is_exit_1_and_changes_nothing(
             plain, machine = cli(*command), cli(*command, "--json")
             assert plain.code == 1 and plain.line(), command
             assert (machine.code, machine.error()["code"]) == (1, code), command
+    assert everything(database) == before
+
+
+def test_a_name_that_nothing_is_registered_under_is_exit_2(
+    cli: Cli, fleet: Fleet, database: Database
+) -> None:
+    """A graph or a worker, in whichever command; the known ones are named."""
+    submitted(fleet)
+    worker(database, "w1@a")
+    before = everything(database)
+    graphs = [
+        ("submit", "nope", "A1"),
+        ("pause", "nope"),
+        ("resume", "nope"),
+        ("threads", "--graph", "nope"),
+        ("threads", "--graph", "nope", "--watch"),
+    ]
+    workers = [("drain", "nope"), ("drain", "nope", "--undo")]
+    for code, known, commands in (
+        ("unknown_graph", "refund", graphs),
+        ("unknown_worker", "w1@a", workers),
+    ):
+        for command in commands:
+            plain, machine = cli(*command), cli(*command, "--json")
+            assert plain.code == 2 and known in plain.line(), command
+            assert (machine.code, machine.error()["code"]) == (2, code), command
     assert everything(database) == before
 
 
@@ -279,7 +408,7 @@ def test_another_input_for_a_known_key_starts_nothing(cli: Cli, database: Databa
         (b'{"key": "A", "delay": "1"}', 2, "delay"),
         (b'{"key": "A", "input": {"user_id": NaN}}', 2, "nan"),
         (b'{"key": "A", "input": {"user_id": 1}}', 1, "does not fit"),
-        (b'{"key": "A", "graph": "refunds"}', 1, "No graph"),
+        (b'{"key": "A", "graph": "refunds"}', 2, "No graph"),
         (b'{"key": "A1", "input": {"user_id": "x"}, "message_id": "m1"}', 1, "another payload"),
         (b'{"key": "A1", "input": {"user_id": "x"}, "on_existing": "reject"}', 1, "exists already"),
     ],

@@ -1,7 +1,7 @@
 """What operators do, on real Postgres and Redis; turns are played by claims of the test."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -142,6 +142,17 @@ def test_cancel_names_effects_that_may_have_happened(fleet: Fleet, conn: Any) ->
     assert [e.state for e in fleet.status(thread).effects] == ["intent"]
 
 
+def test_a_call_that_a_running_turn_makes_is_not_in_doubt(fleet: Fleet, conn: Any) -> None:
+    """The turn finishes it before it stops: nobody has to look it up."""
+    thread = submitted(fleet)
+    held = Claim(conn, take(conn, "A"))
+    held.intend(intent())
+    done = fleet.cancel(thread)
+    assert (done.outcome, done.in_doubt) == ("requested", [])
+    finish(held, Kind.CANCELLED)
+    assert [e.request_id for e in fleet.cancel(thread).in_doubt] == ["r1"]
+
+
 def test_a_cancelled_thread_can_be_started_anew(fleet: Fleet, conn: Any) -> None:
     """The next generation is not called off."""
     thread = submitted(fleet)
@@ -149,6 +160,46 @@ def test_a_cancelled_thread_can_be_started_anew(fleet: Fleet, conn: Any) -> None
     fleet.restart(thread)
     assert take(conn, "A").result == "claimed"
     assert fleet.status(thread).generation == 2
+
+
+# Status
+
+
+def test_an_attempt_under_way_is_no_crash(fleet: Fleet, conn: Any, database: Database) -> None:
+    """It counts as one when its claim is gone without an end."""
+
+    def crashes() -> list[int]:
+        return [m.crashes for m in fleet.status(thread).messages]
+
+    thread = submitted(fleet)
+    with database.connect() as other:
+        taken = take(other, "A")
+        assert (taken.crashes, crashes()) == (1, [0])
+    eventually(lambda: crashes() == [1])
+    held = Claim(conn, take(conn, "A"))
+    assert crashes() == [1]
+    finish(held)
+    assert crashes() == [1]
+
+
+def test_messages_and_effects_are_of_a_generation(fleet: Fleet, conn: Any) -> None:
+    """That in which they were worked on; a restart that waits is of the one it will begin."""
+
+    def generations() -> list[int]:
+        return [m.generation for m in fleet.status(thread).messages]
+
+    thread = submitted(fleet, "A", "m2")
+    ended(conn, Kind.DONE)
+    fleet.restart(thread)
+    fleet.restart(thread)
+    assert generations() == [1, 1, 2, 2]
+    held = Claim(conn, take(conn, "A"))
+    held.intend(intent())
+    assert generations() == [1, 1, 1, 2]
+    assert [e.generation for e in fleet.status(thread).effects] == [2]
+    finish(held)
+    fleet.send(thread, INPUT)
+    assert generations() == [1, 1, 1, 2, 2]
 
 
 # Retry
@@ -328,6 +379,91 @@ def test_restart_takes_the_input_of_the_last_start(fleet: Fleet, database: Datab
     fleet.restart(thread, {"user_id": "u_43"})
     found = database.fetch("SELECT payload->>'user_id', restarts FROM fleet.messages ORDER BY seq")
     assert found == [("u_42", False), ("u_42", True), ("u_43", True)]
+
+
+def test_restart_takes_the_context_and_config_of_the_last_start(
+    fleet: Fleet, database: Database
+) -> None:
+    """They are part of how it was started."""
+    run: dict[str, Any] = {"context": {"user": "ann"}, "config": {"tags": ["vip"]}}
+    thread = fleet.submit("refund", "A", INPUT, **run).thread_id
+    fleet.restart(thread)
+    first, again = database.fetch("SELECT payload FROM fleet.messages ORDER BY seq")
+    assert first == again and first[0]["__run__"] == run
+
+
+def in_doubt(fleet: Fleet, conn: Any, key: str | None = None) -> str:
+    """A thread of whose effect nobody knows whether it happened."""
+    thread = submitted(fleet)
+    held = Claim(conn, take(conn, "A"))
+    held.intend(intent(key=key))
+    finish(held, Kind.IN_DOUBT)
+    return thread
+
+
+Anew = Callable[[Fleet, bool], Any]
+ANEW: dict[str, Anew] = {
+    "restart": lambda fleet, force: fleet.restart(A, force=force),
+    "submit": lambda fleet, force: fleet.submit(
+        "refund", "A", INPUT, on_existing="restart", force=force
+    ),
+    "submit_many": lambda fleet, force: fleet.submit_many(
+        [{"graph": "refund", "key": "A", "input": INPUT, "on_existing": "restart", "force": force}]
+    ),
+    "check_many": lambda fleet, force: fleet.check_many(
+        [{"graph": "refund", "key": "A", "input": INPUT, "on_existing": "restart", "force": force}]
+    ),
+}
+
+
+@pytest.mark.parametrize("anew", ANEW.values(), ids=ANEW)
+def test_what_may_have_happened_is_not_started_anew(fleet: Fleet, conn: Any, anew: Anew) -> None:
+    """By whichever door, and nothing is written; with force it is."""
+    thread = in_doubt(fleet, conn)
+    before = fleet.status(thread)
+    with pytest.raises(EffectInDoubt, match=r"pay \(r1\) may have happened") as refused:
+        anew(fleet, False)
+    assert refused.value.in_doubt == ["r1"] and "fleet resolve" in refused.value.hint
+    assert fleet.status(thread) == before
+    anew(fleet, True)
+
+
+def test_an_effect_stays_in_doubt_when_its_thread_is_called_off(fleet: Fleet, conn: Any) -> None:
+    """A cancel does not make it unhappen."""
+    thread = in_doubt(fleet, conn)
+    fleet.cancel(thread)
+    with pytest.raises(EffectInDoubt):
+        fleet.restart(thread)
+    assert fleet.restart(thread, force=True).outcome == "accepted"
+    take(conn, "A")
+    # What the run before left is none of this one's.
+    assert fleet.restart(thread).outcome == "accepted"
+
+
+def test_what_is_done_once_per_key_holds_up_no_restart(fleet: Fleet, conn: Any) -> None:
+    """The run anew meets the record of a keyed effect."""
+    assert fleet.restart(in_doubt(fleet, conn, key="pay:1")).outcome == "accepted"
+
+
+def test_what_a_person_did_by_hand_is_not_started_anew(fleet: Fleet, conn: Any) -> None:
+    """The run anew would do the node's work once more."""
+    thread = submitted(fleet)
+    ended(conn, Kind.DEAD, error="no")
+    fleet.amend(thread, "process_refund", {})
+    ended(conn, Kind.DONE)
+    with pytest.raises(EffectInDoubt, match="process_refund was done by hand") as refused:
+        fleet.restart(thread)
+    assert (refused.value.in_doubt, refused.value.amended) == ([], ["process_refund"])
+    assert fleet.restart(thread, force=True).outcome == "accepted"
+    ended(conn, Kind.DONE)
+    assert fleet.restart(thread).outcome == "accepted"
+
+
+def test_force_restarts_nothing_by_itself(fleet: Fleet) -> None:
+    """It goes with on_existing="restart" only."""
+    submitted(fleet)
+    again = fleet.submit("refund", "A", INPUT, message_id="m2", force=True)
+    assert again.outcome == "existing"
 
 
 def test_restart_without_an_input_that_is_kept_asks_for_one(

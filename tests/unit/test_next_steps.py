@@ -12,7 +12,7 @@ Q2 = {"question_id": "q2", "kind": "value"}
 
 def thread(**fields: Any) -> dict[str, Any]:
     nothing: dict[str, Any] = {"questions": [], "messages": [], "effects": []}
-    return {"thread_id": "refund:A1", "status": "waiting"} | nothing | fields
+    return {"thread_id": "refund:A1", "generation": 2, "status": "waiting"} | nothing | fields
 
 
 @pytest.mark.parametrize(
@@ -32,8 +32,9 @@ def thread(**fields: Any) -> dict[str, Any]:
             thread(
                 status="in_doubt",
                 effects=[
-                    {"request_id": "r1", "state": "done"},
-                    {"request_id": "r2", "state": "intent"},
+                    {"request_id": "r0", "state": "intent", "generation": 1},
+                    {"request_id": "r1", "state": "done", "generation": 2},
+                    {"request_id": "r2", "state": "intent", "generation": 2},
                 ],
             ),
             ["fleet resolve refund:A1 r2 --happened JSON (or --did-not-happen)"],

@@ -54,6 +54,29 @@ BEGIN
         ELSE 'no_question' END);
 END $$;
 
+-- What a start anew would do once more although it may have happened: effects begun without
+-- a result, and nodes whose work a person has done by hand. Keyed effects are made once in any
+-- case. Null when there is none.
+CREATE OR REPLACE FUNCTION fleet.repeated_by_restart(p_thread text, p_generation integer) RETURNS jsonb
+LANGUAGE sql STABLE AS $$
+    SELECT jsonb_build_object('in_doubt', coalesce(doubt, '[]'), 'amended', coalesce(amended, '[]'))
+    FROM (
+        SELECT jsonb_agg(jsonb_build_object('name', name, 'request_id', request_id)
+            ORDER BY first_started_at, request_id) AS doubt
+        FROM fleet.effects
+        WHERE thread_id = p_thread AND generation = p_generation AND state = 'intent'
+          AND effect_key IS NULL) AS e,
+    (
+        SELECT jsonb_agg(DISTINCT payload->>'as_node') AS amended
+        FROM fleet.messages
+        WHERE thread_id = p_thread AND split_part(kind, '@', 1) = 'amend' AND status = 'done'
+          AND seq > coalesce((
+              SELECT max(seq) FROM fleet.messages
+              WHERE thread_id = p_thread AND split_part(kind, '@', 1) = 'start'
+                AND claimed_epoch IS NOT NULL), 0)) AS a
+    WHERE doubt IS NOT NULL OR amended IS NOT NULL
+$$;
+
 -- What stands against this message; null when nothing does.
 CREATE OR REPLACE FUNCTION fleet.refusal(p_thread text, t fleet.threads, m jsonb) RETURNS jsonb
 LANGUAGE plpgsql VOLATILE AS $$
@@ -62,8 +85,14 @@ DECLARE
     open   text[];
 BEGIN
     IF m->>'kind' = 'start' THEN
-        IF t.thread_id IS NULL OR m->>'on_existing' = 'restart' THEN
+        IF t.thread_id IS NULL THEN
             RETURN NULL;
+        END IF;
+        IF m->>'on_existing' = 'restart' THEN
+            IF (m->>'force')::boolean THEN
+                RETURN NULL;
+            END IF;
+            RETURN fleet.repeated_by_restart(p_thread, t.generation) || '{"outcome": "in_doubt"}';
         END IF;
         SELECT * INTO latest FROM fleet.messages
         WHERE thread_id = p_thread AND kind = 'start' ORDER BY seq DESC LIMIT 1;
