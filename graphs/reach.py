@@ -1,13 +1,14 @@
 """What a graph's nodes reach, found without running them: functions, effects, tools.
 
-A node's function leads to what it names (its module's globals, attributes of modules), what
-it closes over, and so on through the user's own code; of libraries only what was given to
-them is followed, never their globals. So an effect called through two helpers is found,
-one looked up by a name made at run time is not.
+A node's function leads to what it names (its module's globals, attributes of modules, methods
+of objects that it holds), what it closes over, and so on through the user's own code; of
+libraries only what was given to them is followed, never their globals. So an effect called
+through two helpers is found, one looked up by a name made at run time is not.
 """
 
 import contextlib
 import functools
+import inspect
 import itertools
 import sysconfig
 import types
@@ -34,14 +35,16 @@ def reached(*starts: Any, stop: tuple[type, ...] = ()) -> Iterator[Any]:
 
     What an object of a class in ``stop`` leads to is left out.
     """
-    seen: dict[int, Any] = {}
+    seen: dict[Any, Any] = {}
     waiting = [*starts]
     while waiting and len(seen) < LIMIT:
         found = waiting.pop()
-        if isinstance(found, _SIMPLE) or id(found) in seen:
+        if isinstance(found, _SIMPLE) or (key := _identity(found)) in seen:
             continue
         # Kept, so that no other object can get its id meanwhile.
-        seen[id(found)] = found
+        seen[key] = found
+        if isinstance(found, types.MethodType) and isinstance(found.__self__, stop):
+            continue
         yield found
         if isinstance(found, stop):
             continue
@@ -83,12 +86,19 @@ def _only_async(found: Any) -> bool:
     )
 
 
+def _identity(found: Any) -> Any:
+    """Methods are made at each look."""
+    if isinstance(found, types.MethodType):
+        return id(found.__func__), id(found.__self__)
+    return id(found)
+
+
 def _next(found: Any) -> Iterable[Any]:
     """Where one object leads."""
     if isinstance(found, types.FunctionType):
         return _of_function(found)
     if isinstance(found, types.MethodType):
-        return (found.__func__, found.__self__)
+        return _of_method(found)
     if isinstance(found, functools.partial):
         return (found.func, *found.args, *found.keywords.values())
     if isinstance(found, list | tuple | set | frozenset):
@@ -102,12 +112,46 @@ def _next(found: Any) -> Iterable[Any]:
     return _of_instance(found)
 
 
+def _of_method(method: types.MethodType) -> Iterator[Any]:
+    """The function and its object, with those of the object's methods that it names."""
+    function, owner = method.__func__, method.__self__
+    yield function
+    yield owner
+    if isinstance(function, types.FunctionType) and not is_library(function):
+        for held in (owner, *_attributes(owner)):
+            yield from _methods(held, function.__code__)
+
+
+def _methods(owner: Any, code: types.CodeType) -> Iterator[Any]:
+    """The user's own methods of an object, or functions of a class, that the code names."""
+    kind = owner if isinstance(owner, type) else type(owner)
+    if isinstance(owner, types.ModuleType | types.FunctionType | types.MethodType):
+        return
+    for name in _names(code):
+        found = inspect.getattr_static(kind, name, None)
+        if isinstance(found, property):
+            found = found.fget
+        elif isinstance(found, staticmethod | classmethod):
+            found = found.__func__
+        if isinstance(found, types.FunctionType) and not is_library(found):
+            yield found if owner is kind else types.MethodType(found, owner)
+
+
+def _names(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names(constant)
+
+
 def _of_function(function: types.FunctionType) -> Iterator[Any]:
+    held = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     for cell in function.__closure__ or ():
         with contextlib.suppress(ValueError):  # a cell that is still empty
-            yield cell.cell_contents
-    yield from function.__defaults__ or ()
-    yield from (function.__kwdefaults__ or {}).values()
+            held.append(cell.cell_contents)
+    for value in held:
+        yield value
+        yield from _methods(value, function.__code__)
     if (wrapped := getattr(function, "__wrapped__", None)) is not None:
         yield wrapped
     if not is_library(function):
@@ -121,6 +165,7 @@ def _named(code: types.CodeType, known: Mapping[str, Any]) -> Iterator[Any]:
             continue
         value = known[name]
         yield value
+        yield from _methods(value, code)
         if isinstance(value, types.ModuleType):
             for attribute in code.co_names:
                 if attribute in vars(value):
@@ -132,12 +177,17 @@ def _named(code: types.CodeType, known: Mapping[str, Any]) -> Iterator[Any]:
 
 def _of_instance(found: Any) -> Iterator[Any]:
     """Attributes of an instance, and its call."""
+    yield from _attributes(found)
+    for holder in type(found).__mro__:
+        call = vars(holder).get("__call__")
+        if isinstance(call, types.FunctionType) and not is_library(call):
+            yield types.MethodType(call, found)
+
+
+def _attributes(found: Any) -> Iterator[Any]:
+    """What an instance holds."""
     for holder in type(found).__mro__:
         for name in getattr(holder, "__slots__", ()):
             if isinstance(name, str) and (value := getattr(found, name, None)) is not None:
                 yield value
     yield from getattr(found, "__dict__", {}).values()
-    for holder in type(found).__mro__:
-        call = vars(holder).get("__call__")
-        if isinstance(call, types.FunctionType) and not is_library(call):
-            yield call

@@ -2,12 +2,14 @@
 
 Names are looked up where the function would find them (its globals, what it closes over,
 attributes of modules), so `import httpx as h` and `from requests import post` are seen.
-What a local variable holds is followed through assignments, `with` and annotations.
+What a local variable holds is followed through assignments, `with` and annotations, what an
+object holds (`self.client`) is looked up in the object, whose own code is not run for it.
 """
 
 import ast
 import inspect
 import types
+import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -26,6 +28,7 @@ class OutsideCall:
     """
 
     module: str
+    file: str
     line: int
     function: str
     call: str
@@ -34,16 +37,17 @@ class OutsideCall:
     sure: bool
 
 
-def outside_calls(function: types.FunctionType) -> list[OutsideCall]:
-    """Calls to the outside. Raises OSError where there is no source."""
+def outside_calls(function: types.FunctionType, owner: Any = None) -> list[OutsideCall]:
+    """Calls to the outside; ``owner``: the object whose method it is. Raises OSError where
+    there is no source."""
     node = _definition(function)
-    return [] if node is None else list(_Reader(function, node).found())
+    return [] if node is None else list(_Reader(function, node, owner).found())
 
 
 class _Reader:
     """Reads one function, with the functions defined in it."""
 
-    def __init__(self, function: types.FunctionType, node: ast.AST) -> None:
+    def __init__(self, function: types.FunctionType, node: ast.AST, owner: Any) -> None:
         self._function = function
         self._node = node
         self._module = function.__module__
@@ -57,7 +61,9 @@ class _Reader:
                 self._names[name] = _UNKNOWN
         for name in _bound(node):
             self._names[name] = _UNKNOWN
-        #: Local names of clients, with their library.
+        if owner is not None and function.__code__.co_argcount:
+            self._names[function.__code__.co_varnames[0]] = owner
+        #: Local names of clients, and attributes, with their library.
         self._clients: dict[str, str] = {}
         self._learn()
 
@@ -84,7 +90,10 @@ class _Reader:
     def _told(self, call: ast.Call, library: str, changes: bool, *, sure: bool) -> OutsideCall:
         text = ast.unparse(call.func)
         name = self._function.__qualname__.replace("<locals>.", "")
-        return OutsideCall(self._module, call.lineno, name, f"{text}(…)", library, changes, sure)
+        file = self._function.__code__.co_filename
+        return OutsideCall(
+            self._module, file, call.lineno, name, f"{text}(…)", library, changes, sure
+        )
 
     def _only_makes(self, name: str, made_by: ast.expr) -> bool:
         return makes_client(name, self._value(made_by))
@@ -119,10 +128,12 @@ class _Reader:
         """The target is a client if the value makes one."""
         value = value.value if isinstance(value, ast.Await) else value
         made = isinstance(value, ast.Call) and self._makes(value)
-        if isinstance(target, ast.Name) and (made or not isinstance(value, ast.Call)):
+        if isinstance(target, ast.Name | ast.Attribute) and (
+            made or not isinstance(value, ast.Call)
+        ):
             library = self._library(value)
             if library is not None:
-                self._clients[target.id] = library
+                self._clients[ast.unparse(target)] = library
 
     def _makes(self, call: ast.Call) -> bool:
         name = _name(call.func)
@@ -131,8 +142,8 @@ class _Reader:
 
     def _annotated(self, target: ast.expr, annotation: ast.expr) -> None:
         library = self._library(annotation)
-        if isinstance(target, ast.Name) and library is not None:
-            self._clients[target.id] = library
+        if isinstance(target, ast.Name | ast.Attribute) and library is not None:
+            self._clients[ast.unparse(target)] = library
 
     def _library(self, expr: ast.expr) -> str | None:
         """The client library that an expression belongs to."""
@@ -141,13 +152,15 @@ class _Reader:
         if isinstance(expr, ast.Constant) and isinstance(expr.value, str):
             value = self._names.get(expr.value.partition(".")[0], _UNKNOWN)
             return None if value is _UNKNOWN else library_of(value)
-        if isinstance(expr, ast.Name) and expr.id in self._clients:
-            return self._clients[expr.id]
+        if isinstance(expr, ast.Name | ast.Attribute) and (
+            known := self._clients.get(ast.unparse(expr))
+        ):
+            return known
         value = self._value(expr)
-        if value is not _UNKNOWN:
+        if value is not _UNKNOWN and value is not None:
             return library_of(value)
         if isinstance(expr, ast.Attribute):
-            return self._library(expr.value)
+            return self._declared(expr) or self._library(expr.value)
         if isinstance(expr, ast.Subscript):
             return self._library(expr.value)
         if isinstance(expr, ast.Call):
@@ -156,14 +169,37 @@ class _Reader:
         return None
 
     def _value(self, expr: ast.expr) -> Any:
-        """What a name or an attribute of a module or class means; no property is run."""
+        """What a name or an attribute means; no property is run."""
         if isinstance(expr, ast.Name):
             return self._names.get(expr.id, _UNKNOWN)
         if isinstance(expr, ast.Attribute):
             owner = self._value(expr.value)
-            if inspect.ismodule(owner) or isinstance(owner, type):
-                return inspect.getattr_static(owner, expr.attr, _UNKNOWN)
+            if owner is not _UNKNOWN:
+                return _attribute(owner, expr.attr)
         return _UNKNOWN
+
+    def _declared(self, expr: ast.Attribute) -> str | None:
+        """The library of an attribute that holds nothing yet, by its class's annotation."""
+        owner = self._value(expr.value)
+        if owner is _UNKNOWN or inspect.ismodule(owner):
+            return None
+        for kind in type(owner).__mro__:
+            try:
+                declared = inspect.get_annotations(kind, eval_str=True).get(expr.attr)
+            except Exception:
+                continue
+            for part in (declared, *typing.get_args(declared)):
+                if isinstance(part, type) and (found := library_of(part)) is not None:
+                    return found
+        return None
+
+
+def _attribute(owner: Any, name: str) -> Any:
+    found = inspect.getattr_static(owner, name, _UNKNOWN)
+    if isinstance(found, types.MemberDescriptorType):
+        # A slot: reading it runs no code.
+        return getattr(owner, name, _UNKNOWN)
+    return _UNKNOWN if isinstance(found, property) else found
 
 
 def _returned(function: Any) -> type | None:

@@ -9,6 +9,7 @@ listed in the data.
 import types
 from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from graphs import reach
@@ -51,49 +52,54 @@ class Reading:
     """What was read of the graphs, and the calls that were found."""
 
     def __init__(self) -> None:
+        self.files: set[str] = set()
         self.modules: set[str] = set()
         self.unread: set[str] = set()
         self._calls: dict[OutsideCall, set[tuple[str, str]]] = {}
-        self._known: dict[Any, list[OutsideCall]] = {}
+        self._known: dict[Any, tuple[Any, list[OutsideCall]]] = {}
 
     def read(self, graph: RegisteredGraph) -> None:
         """Read all nodes of the graph and its subgraphs."""
         for part in graph.all():
             for name, node in part.nodes.items():
-                for found in reach.reached(node, stop=(Effect, AsyncEffect)):
-                    if isinstance(found, types.FunctionType) and not reach.is_library(found):
-                        self._read(found, (graph.name, str(name)))
+                for function, owner in _functions(node):
+                    self._read(function, owner, (graph.name, str(name)))
 
-    def _read(self, function: types.FunctionType, node: tuple[str, str]) -> None:
-        code = function.__code__
-        if code not in self._known:
+    def _read(self, function: types.FunctionType, owner: Any, node: tuple[str, str]) -> None:
+        # The owner is kept, so that no other can get its id.
+        key = (function.__code__, id(owner))
+        if key not in self._known:
+            calls = []
             try:
-                self._known[code] = outside_calls(function)
+                calls = outside_calls(function, owner)
                 self.modules.add(function.__module__)
+                self.files.add(_shown(function.__code__.co_filename))
             except OSError:
-                self._known[code] = []
-                self.unread.add(function.__module__)
-        for call in self._known[code]:
+                self.unread.add(_shown(function.__code__.co_filename))
+            self._known[key] = (owner, calls)
+        for call in self._known[key][1]:
             self._calls.setdefault(call, set()).add(node)
 
     def finding(self) -> Finding:
         """One line, with all calls and the modules read in its data."""
         calls = [
-            asdict(call) | {"nodes": [f"{g}/{n}" for g, n in sorted(nodes)]}
-            for call, nodes in sorted(self._calls.items(), key=lambda c: (c[0].module, c[0].line))
+            asdict(call)
+            | {"file": _shown(call.file), "nodes": [f"{g}/{n}" for g, n in sorted(nodes)]}
+            for call, nodes in sorted(self._calls.items(), key=lambda c: (c[0].file, c[0].line))
         ]
         changing = [call for call in calls if call.pop("changes")]
         data: dict[str, Any] = {
             "calls": changing,
             "reads": [call for call in calls if call not in changing],
             "modules": sorted(self.modules),
-            "unread": sorted(self.unread - self.modules),
+            "files": sorted(self.files),
+            "unread": sorted(self.unread - self.files),
         }
-        read = f"Read: {', '.join(data['modules']) or 'no module of yours'}."
+        read = f"Read: {', '.join(data['files']) or 'no file of yours'}."
         if data["unread"]:
             read += f" Without source: {', '.join(data['unread'])}."
         if not changing:
-            if not self.modules:
+            if not self.files:
                 return note("unprotected nodes", f"Nothing could be read. {read}", **data)
             said = "No call beside effects changes anything outside."
             return ok("unprotected nodes", f"{said} {read}", **data)
@@ -106,10 +112,27 @@ class Reading:
         return make("unprotected nodes", said, fix, **data)
 
 
+def _functions(node: Any) -> Iterator[tuple[types.FunctionType, Any]]:
+    """The user's functions that a node leads to, methods with their object."""
+    found = [*reach.reached(node, stop=(Effect, AsyncEffect))]
+    bound = [(f.__func__, f.__self__) for f in found if isinstance(f, types.MethodType)]
+    methods = {id(function) for function, _ in bound}
+    plain = [(f, None) for f in found if id(f) not in methods]
+    for function, owner in [*bound, *plain]:
+        if isinstance(function, types.FunctionType) and not reach.is_library(function):
+            yield function, owner
+
+
+def _shown(file: str) -> str:
+    """A path as a person in this folder would write it."""
+    path = Path(file)
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
 def _lines(calls: list[dict[str, Any]]) -> str:
     told = [
         f"{c['call']} of {c['library']}{'' if c['sure'] else ' (perhaps)'} in "
-        f"{c['module']}:{c['line']}, node {', '.join(c['nodes'])}"
+        f"{c['file']}:{c['line']}, node {', '.join(c['nodes'])}"
         for c in calls[:SHOWN]
     ]
     more = [f"and {len(calls) - SHOWN} more"] if len(calls) > SHOWN else []

@@ -33,6 +33,65 @@ def protected(url: str, *, request_id: str) -> int:
     return httpx.post(url, headers={"Idempotency-Key": request_id}).status_code
 
 
+class Caller:
+    """A node that is an object, with clients of all kinds on it."""
+
+    __slots__ = ("made", "nothing", "slotted")
+    late: httpx.Client | None
+
+    def __init__(self) -> None:
+        self.slotted = httpx.Client()
+        self.made = self.nothing = None
+
+    def __call__(self, state: State) -> dict[str, Any]:
+        self.slotted.post(state["url"])
+        return {}
+
+
+class Service:
+    late: httpx.Client | None = None
+
+    def __init__(self) -> None:
+        self.client = httpx.Client()
+        self.api = {"of": "no interest"}
+
+    def node(self, state: State) -> dict[str, Any]:
+        self.client.put(state["url"])
+        return {}
+
+    def by_own_method(self, state: State) -> dict[str, Any]:
+        return self.helping(state)
+
+    def helping(self, state: State) -> dict[str, Any]:
+        self.client.delete(state["url"])
+        return self.helping(state)
+
+    def by_late_client(self, state: State) -> dict[str, Any]:
+        self.late.patch(state["url"])  # type: ignore[union-attr]
+        return {}
+
+    def by_client_made_now(self, state: State) -> dict[str, Any]:
+        self.now = httpx.Client()
+        self.now.post(state["url"])
+        return {}
+
+    def safe(self, state: State) -> dict[str, Any]:
+        self.api.update(state)
+        self.client.get(state["url"])
+        return {}
+
+    def protected(self, state: State) -> dict[str, Any]:
+        protected.at("here")(state["url"])
+        return {}
+
+
+service = Service()
+
+
+def by_method_of_a_global(state: State) -> dict[str, Any]:
+    return service.helping(state)
+
+
 def by_module(state: State) -> dict[str, Any]:
     httpx.post(state["url"])
     return {}
@@ -131,26 +190,33 @@ def perhaps(state: State, api: Any = None) -> dict[str, Any]:
     return {}
 
 
-NODES = {
-    function.__name__: function
-    for function in (
-        by_module,
-        by_name,
-        by_shared_client,
-        by_local_client,
-        by_annotated_function,
-        by_helper,
-        by_async_client,
-        by_urllib,
-        by_sql,
-        by_argument,
-        by_mail,
-        by_redis,
-        reading,
-        behind_an_effect,
-        no_client,
-        perhaps,
-    )
+_PLAIN = (
+    by_module,
+    by_name,
+    by_shared_client,
+    by_local_client,
+    by_annotated_function,
+    by_helper,
+    by_async_client,
+    by_urllib,
+    by_sql,
+    by_argument,
+    by_mail,
+    by_redis,
+    by_method_of_a_global,
+    reading,
+    behind_an_effect,
+    no_client,
+    perhaps,
+)
+NODES: dict[str, Any] = {function.__name__: function for function in _PLAIN} | {
+    "by_object": Caller(),
+    "by_bound_method": service.node,
+    "by_own_method": service.by_own_method,
+    "by_late_client": service.by_late_client,
+    "by_client_made_now": service.by_client_made_now,
+    "safe_object": service.safe,
+    "protected_object": service.protected,
 }
 
 

@@ -31,6 +31,12 @@ def read(*names: str) -> Any:
         ("by_sql", "cursor.execute(…)", "psycopg"),
         ("by_argument", "db.execute(…)", "sqlite3"),
         ("by_mail", "server.sendmail(…)", "smtplib"),
+        ("by_object", "self.slotted.post(…)", "httpx"),
+        ("by_bound_method", "self.client.put(…)", "httpx"),
+        ("by_own_method", "self.client.delete(…)", "httpx"),
+        ("by_method_of_a_global", "self.client.delete(…)", "httpx"),
+        ("by_late_client", "self.late.patch(…)", "httpx"),
+        ("by_client_made_now", "self.now.post(…)", "httpx"),
         ("by_redis", "redis.Redis.from_url('redis://').incr(…)", "redis"),
     ],
 )
@@ -41,16 +47,20 @@ def test_a_call_beside_effects_is_found(node: str, call: str, library: str) -> N
     (told,) = found.data["calls"]
     assert (told["call"], told["library"], told["sure"]) == (call, library, True)
     assert told["nodes"] == [f"calling/{node}"]
+    assert f"tests/graphs/calling.py:{told['line']}, node calling/{node}" in found.said
     line = Path(calling.__file__).read_text().splitlines()[told["line"] - 1]
     assert call.removesuffix("(…)").rpartition(".")[2] in line
 
 
-@pytest.mark.parametrize("node", ["reading", "behind_an_effect", "no_client"])
+@pytest.mark.parametrize(
+    "node", ["reading", "behind_an_effect", "no_client", "safe_object", "protected_object"]
+)
 def test_what_only_reads_or_is_protected_is_let_be(node: str) -> None:
     """Reading again harms nobody, and an effect is what was asked for."""
     found = read(node)
     assert (found.level, found.data["calls"]) == ("ok", [])
     assert found.data["modules"] == ["tests.graphs.calling"]
+    assert found.said.endswith("Read: tests/graphs/calling.py.")
 
 
 def test_calls_that_only_read_are_listed_in_the_data() -> None:
