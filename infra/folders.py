@@ -72,7 +72,8 @@ def lock_folder(folder: Path) -> int:
             patience = _OWNER_DIES_WITHIN if pid and is_alive(pid) else _GUARD_LEAVES_WITHIN
             if time.monotonic() - begun > patience:
                 os.close(descriptor)
-                raise DataFolderBusy(folder, pid) from None
+                # What is left of a dead owner holds it: nobody can stop that by its pid.
+                raise DataFolderBusy(folder, pid if pid and is_alive(pid) else None) from None
             time.sleep(0.02)
             continue
         os.ftruncate(descriptor, 0)

@@ -39,6 +39,10 @@ _COLLIDED = (*_TRY_AGAIN, pg.UniqueViolation)
 #: By class of SQLSTATE or the whole of it: what Postgres did, and what to do.
 _SAID = {
     "40": ("Postgres undid it for another transaction", "Nothing was accepted; try again."),
+    "53100": (
+        "The disk of the database is full",
+        "Nothing was accepted; try again when its operator has made room.",
+    ),
     "53": ("Postgres is out of resources", "Nothing was accepted; its operator has to help first."),
     "54": ("A limit of Postgres was met", "Nothing was accepted."),
     "55": ("Postgres is not ready for it", "Nothing was accepted; try again."),

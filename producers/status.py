@@ -1,12 +1,13 @@
 """What can be seen of a thread, and the receipt of a message."""
 
 import base64
-import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from .results import plain_result
 
 ThreadState = Literal[
     "idle", "running", "waiting", "in_doubt", "failed", "incompatible", "done", "cancelled"
@@ -71,7 +72,9 @@ class MessageRow(_Seen):
 
 
 class EffectRow(_Seen):
-    """`result` is what the thin client can read (JSON); the full package reads `stored`."""
+    """`result` is what the effect gave, as JSON holds it: an amount or a time is text, a model
+    the object that it was made of. None while there is none, and where it can't be read
+    without its own code; `stored` is (type, bytes) as LangGraph's serializer wrote it."""
 
     request_id: str
     name: str
@@ -131,5 +134,4 @@ def _effect(found: dict[str, Any]) -> dict[str, Any]:
     if kind is None or text is None:
         return found
     data = base64.b64decode(text)
-    result = json.loads(data) if kind == "json" else None
-    return {**found, "result": result, "stored": (kind, data)}
+    return {**found, "result": plain_result(kind, data), "stored": (kind, data)}
