@@ -24,6 +24,24 @@ class CurrentCall:
     timeout: float
 
 
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """What a stand-in is asked for: one call of an effect's function, or of its lookup.
+
+    ``real`` makes that call; what it gives is awaitable where the effect is async.
+    """
+
+    spec: Spec
+    call: Call
+    do: Do
+    arguments: dict[str, Any]
+    function: Callable[..., Any]
+    real: Callable[[], Any]
+
+
+#: In a chaos run, what is asked in place of the outside (producers.chaos).
+stand_in: Callable[[Outside], Any] | None = None
+
 _current: ContextVar[CurrentCall | None] = ContextVar("current_call", default=None)
 
 
@@ -110,7 +128,9 @@ class Running:
             async with asyncio.timeout(self._spec.timeout):
                 if do.act is Act.LOOK_UP and not inspect.iscoroutinefunction(self._spec.lookup):
                     return await asyncio.to_thread(target)
-                return await target()
+                done = target()
+                # A stand-in has its answer at once.
+                return await done if inspect.isawaitable(done) else done
 
     @contextlib.contextmanager
     def _serving(self, do: Do) -> Iterator[None]:
@@ -124,6 +144,14 @@ class Running:
             _current.reset(token)
 
     def _target(self, do: Do) -> Callable[[], Any]:
+        real, asked = self._real(do), stand_in
+        if asked is None:
+            return real
+        given = dict(self._bound.arguments)
+        outside = Outside(self._spec, self._call, do, given, self._function, real)
+        return lambda: asked(outside)
+
+    def _real(self, do: Do) -> Callable[[], Any]:
         request_id = self._call.request_id
         if do.act is Act.LOOK_UP:
             ask = self._spec.lookup

@@ -100,6 +100,7 @@ class Settings(BaseSettings):
     failpoints: str = ""
     failpoint_log: Path | None = None
     failpoint_once: Path | None = None
+    chaos_trial: Path | None = None
 
     @field_validator("postgres_url", "redis_url", "shop_url", "data_dir", mode="before")
     @classmethod

@@ -85,6 +85,7 @@ SECTIONS = {
         "`infra/failpoints.py` has the form.",
         "failpoint_log": "A file with a line for each time that one acted.",
         "failpoint_once": "A folder; each acts once over all processes.",
+        "chaos_trial": "What `fleet chaos` tells its workers; nothing else sets it.",
     },
 }
 

@@ -180,6 +180,15 @@ def _check(sender: Any = None, **_: Any) -> None:
 
 
 @_or_exit
+def _stand_in(**_: Any) -> None:
+    """In a chaos run, before graphs are loaded: what they call is recorded."""
+    if (trial := get_settings().chaos_trial) is not None:
+        from workers.chaos import install
+
+        install(trial)
+
+
+@_or_exit
 def _count(**_: Any) -> None:
     """Before graphs are loaded: one of them may import what counts."""
     metrics.prepare(get_settings())
@@ -257,6 +266,7 @@ def _stop_sweeper(**_: Any) -> None:
     metrics.close()
 
 
+signals.worker_init.connect(_stand_in)
 signals.worker_init.connect(_count)
 signals.worker_init.connect(_check)
 signals.worker_ready.connect(_start_sweeper)

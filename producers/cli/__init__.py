@@ -61,7 +61,7 @@ for module in (
     prune,
 ):
     module.register(app)
-for name in ("up", "demo", "bench", "doctor"):
+for name in ("up", "demo", "bench", "chaos", "doctor"):
     if find_spec(f"{__name__}.{name}") is not None:
         import_module(f"{__name__}.{name}").register(app)
 

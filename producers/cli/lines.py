@@ -84,7 +84,7 @@ class Lines:
 
 
 @contextmanager
-def opened(source: str, defaults: dict[str, Any]) -> Iterator[Lines]:
+def opened(source: str, defaults: dict[str, Any], option: str = "--from") -> Iterator[Lines]:
     """The lines of the file, or of stdin, which is kept aside to be read twice."""
     if source == "-":
         with tempfile.TemporaryFile() as kept:
@@ -97,7 +97,7 @@ def opened(source: str, defaults: dict[str, Any]) -> Iterator[Lines]:
             file = stack.enter_context(Path(source).open("rb"))
         except OSError as exc:
             raise typer.BadParameter(
-                f"{source} can't be read: {exc.strerror}.", param_hint="--from"
+                f"{source} can't be read: {exc.strerror}.", param_hint=option
             ) from None
         yield Lines(file, source, defaults)
 

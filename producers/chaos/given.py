@@ -1,0 +1,146 @@
+"""What a user gives to `fleet chaos`: inputs, answers, results. Checked before anything starts."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from graphs import reach
+from graphs.effects import AsyncEffect, Effect
+from graphs.registry import RegisteredGraph
+
+from ..cli.lines import opened
+from ..cli.options import once_each
+from ..payloads import shown
+from ..schemas import compiled, first_error
+from ..status import Question
+from .errors import ChaosUsage
+from .samples import NoSample, result_of, sample_of
+
+_KINDS = ("approve", "value", "continue")
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """One line of the inputs' file: a thread to be run."""
+
+    line: int
+    key: str
+    input: dict[str, Any]
+
+
+@dataclass(slots=True)
+class Answers:
+    """What questions are answered: in order, or in order by kind; the last one repeats."""
+
+    given: list[Any] | dict[str, list[Any]] = field(default_factory=dict)
+
+    def to(self, question: Question, asked: Counter[str]) -> Any:
+        """The answer; ``asked``: how many questions of each kind came before in this run.
+
+        Raises ChaosUsage, naming the question, where there is none.
+        """
+        if isinstance(self.given, list):
+            answers, nth = self.given, asked.total()
+        else:
+            answers, nth = self.given.get(question.kind, []), asked[question.kind]
+        if answers:
+            return answers[min(nth, len(answers) - 1)]
+        if question.kind == "approve":
+            return "approved"
+        if question.kind == "continue":
+            return "continue"
+        payload = shown(json.dumps(question.payload, ensure_ascii=False))
+        raise ChaosUsage(
+            f"The graph asks for a value, and no answer is given: {payload}.",
+            'Give it with --answers FILE, for example {"value": ["yes"]}.',
+            question=question.payload,
+        )
+
+
+def read_inputs(source: str, graph: RegisteredGraph) -> list[Input]:
+    """The lines of the file, each an object with ``key`` and ``input``."""
+    validator = compiled(graph.input_schema) if graph.input_schema else None
+    found = []
+    with opened(source, {"graph": graph.name}, "--inputs") as lines:
+        for number, start in lines:
+            where = f"{lines.name}, line {number}"
+            if start["graph"] != graph.name:
+                raise ChaosUsage(f"{where}: it is for graph '{start['graph']}'.", "Remove it.")
+            if (error := first_error(validator, start["input"])) is not None:
+                raise ChaosUsage(
+                    f"{where}: the input does not fit graph '{graph.name}': {error[0]}{error[1]}.",
+                    "Correct it.",
+                )
+            found.append(Input(number, str(start["key"]), start["input"]))
+    if not found:
+        raise ChaosUsage(f"{source} has no inputs.", 'Write {"key": "A1001", "input": {}} in it.')
+    return found
+
+
+def read_answers(path: Path | None) -> Answers:
+    """A list, or lists by kind: ``{"approve": ["rejected"], "value": [1, 2]}``."""
+    if path is None:
+        return Answers()
+    found = _json(path, "--answers")
+    if isinstance(found, list):
+        return Answers(found)
+    if not isinstance(found, dict) or not all(isinstance(v, list) for v in found.values()):
+        raise ChaosUsage(
+            f"--answers: {path} is neither a list nor an object of lists.",
+            'Write ["approved"] or {"approve": ["approved"], "value": ["yes"]}.',
+        )
+    if unknown := sorted(found.keys() - set(_KINDS)):
+        raise ChaosUsage(
+            f"--answers: {path} has the kind '{unknown[0]}', which no question has.",
+            f"Kinds: {', '.join(_KINDS)}.",
+        )
+    return Answers(found)
+
+
+def read_results(path: Path | None, graph: RegisteredGraph) -> dict[str, Any]:
+    """Results by effect name. Raises ChaosUsage for an effect of the graph without one."""
+    results = _json(path, "--results") if path else {}
+    if not isinstance(results, dict):
+        raise ChaosUsage(
+            f"--results: {path} is no object.", 'Write {"payments.refund": {"refund_id": "r1"}}.'
+        )
+    for name, effect in effects_of(graph).items():
+        function = effect._function
+        try:
+            if name in results:
+                result_of(function, results[name])
+            else:
+                sample_of(function, name)
+        except NoSample as exc:
+            raise no_result(name, str(exc)) from None
+    return results
+
+
+def no_result(name: str, reason: str) -> ChaosUsage:
+    """The error for an effect that nothing is known to answer with."""
+    return ChaosUsage(
+        f"The effect {name} has no result to answer with: {reason}.",
+        f'Give one with --results FILE: {{"{name}": …}}.',
+        effect=name,
+    )
+
+
+def effects_of(graph: RegisteredGraph) -> Mapping[str, Effect[Any] | AsyncEffect[Any]]:
+    """The effects that the graph's nodes lead to, by name."""
+    nodes = [node for found in graph.all() for node in found.nodes.values()]
+    return reach.named((Effect, AsyncEffect), *nodes)
+
+
+def _json(path: Path, option: str) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=once_each)
+    except OSError as exc:
+        reason = f"can't be read: {exc.strerror}"
+    except UnicodeDecodeError:
+        reason = "is not UTF-8"
+    except (ValueError, RecursionError) as exc:
+        reason = f"is not JSON: {exc}"
+    raise ChaosUsage(f"{option}: {path} {reason}.", "Correct it.")
