@@ -15,7 +15,20 @@ from typing import Annotated
 
 import typer
 
-from . import amend, decide, fork, graphs, health, history, look, operate, prune, setup, submit
+from . import (
+    amend,
+    decide,
+    fork,
+    graphs,
+    health,
+    history,
+    look,
+    operate,
+    prune,
+    send,
+    setup,
+    submit,
+)
 from .failures import exit_code, tell, tell_usage
 
 app = typer.Typer(
@@ -49,6 +62,7 @@ def _fleet(
 
 for module in (
     submit,
+    send,
     look,
     decide,
     operate,

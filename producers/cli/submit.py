@@ -121,7 +121,7 @@ def submit(
         receipt = fleet.submit(graph, key, payload, message_id=message_id, **options)
         if wait is None:
             report(receipt, as_json)
-        elif not _ended_well(fleet, receipt, wait, as_json):
+        elif not ended_well(fleet, receipt, wait, as_json):
             raise typer.Exit(1)
 
 
@@ -148,7 +148,8 @@ def _submit_lines(source: str, defaults: dict[str, Any], tenant: str, as_json: b
         note("No worker could be woken for all of them; they start when the broker is back.")
 
 
-def _ended_well(fleet: "Fleet", receipt: "Receipt", wait: float, as_json: bool) -> bool:
+def ended_well(fleet: "Fleet", receipt: "Receipt", wait: float, as_json: bool) -> bool:
+    """Wait, print what became of it, and whether a script should take that for success."""
     from ..errors import WaitTimeout
 
     tell_unpublished(receipt)

@@ -233,6 +233,60 @@ def test_missing_migrations_are_told_and_migrate_applies_them(
     assert cli(*SUBMIT, postgres_url=url).code == 0
 
 
+# Send
+
+
+def test_send_takes_more_input_for_a_thread(cli: Cli, fleet: Fleet, database: Database) -> None:
+    """Once for each message_id; after the mail that is there."""
+    fleet.submit("refund", "A1", INPUT)
+    send = ("send", "refund", "A1", "--input", '{"user_id": "u_9"}', "--message-id", "m")
+    first = cli(*send, "--json").json()
+    assert (first["thread_id"], first["seq"], first["outcome"]) == ("refund:A1", 2, "accepted")
+    assert "outcome: duplicate\n" in cli(*send).out
+    found = database.fetch("SELECT kind, payload FROM fleet.messages WHERE seq > 1")
+    assert found == [("input", {"user_id": "u_9"})]
+
+
+def test_send_carries_context_and_config(cli: Cli, fleet: Fleet, database: Database) -> None:
+    """And goes to the tenant that is named."""
+    with Fleet(database.url, tenant="acme") as acme:
+        acme.submit("refund", "A1", INPUT)
+    run = ("--context", '{"user": "ann"}', "--config", '{"tags": ["vip"]}')
+    assert cli("send", "refund", "A1", "--input", "{}", "--tenant", "acme", *run).code == 0
+    found = database.value("SELECT payload->'__run__' FROM fleet.messages WHERE seq = 2")
+    assert found == {"context": {"user": "ann"}, "config": {"tags": ["vip"]}}
+
+
+def test_send_waits_for_what_becomes_of_it(cli: Cli, fleet: Fleet, database: Database) -> None:
+    """As submit does, with the same exit codes."""
+    thread = fleet.submit("refund", "A1", INPUT).thread_id
+    fleet.send(thread, INPUT, message_id="m")
+    settle(database, thread, "done")
+    send = ("send", "refund", "A1", "--input", json.dumps(INPUT), "--wait", "0.2", "--json")
+    done = cli(*send, "--message-id", "m")
+    assert (done.code, done.json()["status"]) == (0, "done")
+    late = cli(*send)
+    assert (late.code, json.loads(late.err)["error"]["code"]) == (1, "wait_timeout")
+
+
+def test_send_starts_no_thread_and_answers_no_question(
+    cli: Cli, fleet: Fleet, database: Database
+) -> None:
+    """Refused with what is wrong, and nothing is written."""
+    ask(database, fleet.submit("refund", "A1", INPUT).thread_id, "q1")
+    for code, error, args in (
+        (1, "question_open", ("refund", "A1")),
+        (1, "unknown_thread", ("refund", "A2")),
+        (2, "unknown_graph", ("nope", "A1")),
+        (2, "invalid_key", ("refund", "")),
+    ):
+        refused = cli("send", *args, "--input", "{}", "--json")
+        assert (refused.code, refused.error()["code"]) == (code, error)
+    assert cli("send", "refund", "A1").code == 2
+    assert cli("send", "refund", "A1", "--input", "[]").code == 2
+    assert database.value("SELECT count(*) FROM fleet.messages") == 1
+
+
 # Waiting
 
 
