@@ -10,23 +10,34 @@ the end. Ports that were chosen freely are kept from one start to the next where
 are still free, so that addresses once copied go on working.
 """
 
-import json
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from infra import folders
 from infra.binaries import Binaries, find_binaries
 from infra.datadir import STACK_FILE, default_data_dir
-from infra.errors import ServerFailed
 from infra.owned import Child, GuardLink
 from infra.ports import Ports, free_port, require_free
-from infra.postgres_server import DATABASE, USER, PostgresServer
+from infra.postgres_server import DATABASE, PASSWORD_BACK, USER, PostgresServer
+from infra.stackfile import write_stack_file
 from infra.valkey_server import ValkeyServer
 
-__all__ = ["Child", "Stack", "default_data_dir", "free_port"]
+__all__ = ["Child", "Server", "Stack", "default_data_dir", "free_port"]
+
+
+@dataclass(frozen=True)
+class Server:
+    """An embedded server that runs: `again` starts it anew, on its data and its port, when it
+    has died, and gives the new process. It raises ServerFailed, PortTaken, DataDamaged."""
+
+    name: str
+    child: Child
+    log_path: Path
+    again: Callable[[], Child]
 
 
 class Stack:
@@ -34,8 +45,8 @@ class Stack:
 
     `durable=False` (tests) saves the syncs to disk: a power cut may lose data then,
     kill -9 of any process still loses none. Where `postgres_url` or `redis_url` is
-    given that server is used and none is started. Raises DataFolderBusy, PortTaken,
-    ServerFailed or SettingsError on entering.
+    given that server is used and none is started. Raises DataFolderBusy, DataDamaged,
+    PortTaken, ServerFailed or SettingsError on entering.
     """
 
     def __init__(
@@ -51,6 +62,8 @@ class Stack:
     ) -> None:
         self.postgres_url = postgres_url or ""
         self.redis_url = redis_url or ""
+        #: Those that were started here.
+        self.servers: list[Server] = []
         self.persistent = data_dir is not None if persistent is None else persistent
         self.durable = durable
         self._given_dir = data_dir
@@ -82,11 +95,7 @@ class Stack:
             self._start()
         except OSError as exc:
             self._abandon()
-            raise ServerFailed(
-                f"The data folder {self._data_dir or self._given_dir} cannot be used: "
-                f"{exc.strerror or exc}.",
-                "Set FLEET_DATA_DIR to a folder of your own.",
-            ) from exc
+            raise folders.unusable(self._data_dir or self._given_dir, exc) from exc
         except BaseException:
             self._abandon()
             raise
@@ -118,9 +127,7 @@ class Stack:
         if shop_url:
             values["shop_url"] = shop_url
         path = self.data_dir / STACK_FILE
-        # A JSON string is a TOML string as long as it has no lone surrogates.
-        lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items())
-        folders.write_private(path, lines)
+        write_stack_file(path, values)
         return path
 
     def close(self, grace: float = 10.0) -> None:
@@ -128,6 +135,9 @@ class Stack:
         link, self._link = self._link, None
         if link is not None:
             link.close(grace)
+            if self._given_dir is None and self._data_dir is not None:
+                # The guard's work, unless it was killed.
+                shutil.rmtree(self._data_dir, ignore_errors=True)
 
     def _start(self) -> None:
         own = not (self.postgres_url and self.redis_url)
@@ -153,7 +163,10 @@ class Stack:
             self._start_servers(binaries)
 
     def _start_servers(self, binaries: Binaries) -> None:
-        password = folders.password(self.data_dir / "password")
+        cluster = self.data_dir / "postgres" / "data"
+        password = folders.password(
+            self.data_dir / "password", PASSWORD_BACK, made_before=cluster.exists()
+        )
         ports = Ports(self.data_dir / "ports.json")
         wanted = {} if self.postgres_url else {"Postgres": self._ports["postgres"]}
         wanted |= {} if self.redis_url else {"the broker": self._ports["redis"]}
@@ -171,6 +184,7 @@ class Stack:
         server.prepare(password)
         port = server.start(self._ports["postgres"], ports.chooser("postgres"))
         ports.remember("postgres", port)
+        self._keep("Postgres", server, log, lambda: server.start(port, ports.chooser("postgres")))
         base = f"postgresql://{USER}:{password}@127.0.0.1:{port}/"
         server.make_database(base + DATABASE, base + "postgres")
         return base + DATABASE
@@ -181,7 +195,27 @@ class Stack:
         server = ValkeyServer(folder, log, binaries, self._guard, persistent=self.persistent)
         port = server.start(self._ports["redis"], password, ports.chooser("redis"))
         ports.remember("redis", port)
+        self._keep(
+            "broker", server, log, lambda: server.start(port, password, ports.chooser("redis"))
+        )
         return f"redis://:{password}@127.0.0.1:{port}/0"
+
+    def _keep(
+        self,
+        name: str,
+        server: PostgresServer | ValkeyServer,
+        log: Path,
+        start: Callable[[], int],
+    ) -> None:
+        def again() -> Child:
+            start()
+            return running()
+
+        def running() -> Child:
+            assert server.child is not None
+            return server.child
+
+        self.servers.append(Server(name, running(), log, again))
 
     def _abandon(self) -> None:
         """End what a failed start has begun."""

@@ -12,6 +12,7 @@ FleetError
 ├── RegistryError         a graph could not be loaded
 ├── PortTaken             something else listens where a server of ours should
 ├── DataFolderBusy        another stack runs on the same data folder
+├── DataDamaged           a file of the data folder is not as it was left
 └── ServerFailed          an embedded server did not start
 
 The producers' errors are a tree of their own (`producers.errors`), as the thin
@@ -98,6 +99,7 @@ class PortTaken(FleetError):
         super().__init__(
             f"Port {port}, wanted for {server}, is taken by another program.",
             "Stop that program or choose another port.",
+            server=server,
             port=port,
         )
 
@@ -115,6 +117,15 @@ class DataFolderBusy(FleetError):
             folder=str(folder),
             pid=pid,
         )
+
+
+class DataDamaged(FleetError):
+    """A file of the data folder is not as it was left; nothing of the folder was changed."""
+
+    code = "data_damaged"
+
+    def __init__(self, path: object, what: str, hint: str) -> None:
+        super().__init__(f"{path} is damaged: {what}.", hint, path=str(path))
 
 
 class ServerFailed(FleetError):

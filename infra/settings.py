@@ -28,6 +28,7 @@ from redis import ConnectionPool
 
 from infra.datadir import STACK_FILE, default_data_dir
 from infra.errors import SettingsError
+from infra.stackfile import stack_values
 
 PREFIX = "FLEET_"
 TOML_FILE = "fleet.toml"
@@ -224,9 +225,10 @@ def _read_all() -> list[dict[str, Any]]:
         _known(_prefixed(dotenv_values(".env")), ".env"),
         _known(_toml(Path(TOML_FILE)), TOML_FILE),
     ]
-    data_dir = next((values["data_dir"] for values in read if values.get("data_dir")), None)
+    named = (str(values.get("data_dir") or "").strip() for values in read)
+    data_dir = next(filter(None, named), None)
     folder = Path(data_dir) if data_dir else default_data_dir(Path.cwd())
-    return [*read, _known(_toml(folder / STACK_FILE), str(folder / STACK_FILE))]
+    return [*read, stack_values(folder / STACK_FILE)]
 
 
 def _with_files(values: dict[str, Any], where: str) -> dict[str, Any]:

@@ -13,13 +13,15 @@ from pathlib import Path
 import redis
 
 from infra.binaries import Binaries
-from infra.errors import PortTaken, ServerFailed
+from infra.errors import DataDamaged, PortTaken, ServerFailed
 from infra.leftovers import end_leftover
 from infra.owned import Child, GuardLink
 
 # Tests take one database each.
 DATABASES = 256
 _READY_WITHIN = 60.0
+# What it says of its file when it can't go on with it.
+_DAMAGED = ("append only file", "AOF", "RDB", "loading DB")
 _IN_USE = "Address already in use"
 
 
@@ -36,6 +38,8 @@ class ValkeyServer:
         self._binaries = binaries
         self._link = link
         self._persistent = persistent
+        #: The server, once it was started.
+        self.child: Child | None = None
 
     def start(self, port: int, password: str, free_port: Callable[[], int]) -> int:
         """Start the broker and wait until it answers; gives its port.
@@ -57,20 +61,45 @@ class ValkeyServer:
                 server=True,
             )
             if self._ready(child, number, password):
+                self.child = child
                 return number
-            if _IN_USE not in self.log_path.read_text(errors="replace")[written:]:
+            said = self._said(written)
+            if _IN_USE not in said:
                 break
             if port:
                 raise PortTaken("the broker", port)
-        raise ServerFailed("The broker did not start.", f"See {self.log_path} for the reason.")
+        raise self._failed(said)
+
+    def _said(self, start: int) -> str:
+        with self.log_path.open("rb") as log:
+            log.seek(start)
+            return log.read().decode(errors="replace")
+
+    def _failed(self, said: str) -> DataDamaged | ServerFailed:
+        # A line is `pid:role date time mark text`; the mark of a warning is #.
+        said = said.strip()
+        lines = [line.partition(" # ")[2] for line in said.splitlines() if " # " in line]
+        lines = [line.partition(": make a backup")[0].strip() for line in lines]
+        file = next((line for line in lines if any(mark in line for mark in _DAMAGED)), None)
+        if file is not None:
+            return DataDamaged(
+                self.folder / "appendonlydir",
+                file.rstrip("."),
+                "Move that folder away and start again: accepted work is in Postgres, and is "
+                "woken from there.",
+            )
+        reason = (lines or said.split("\n"))[-1].strip().rstrip(".") or "it said nothing"
+        return ServerFailed(
+            f"The broker did not start: {reason}.", f"See {self.log_path} for more."
+        )
 
     def _configure(self, port: int, password: str) -> None:
         settings = {
             "bind": "127.0.0.1",
             "port": port,
             "requirepass": password,
-            "dir": f'"{self.folder}"',
-            "pidfile": f'"{self._pid_file}"',
+            "dir": _quoted(self.folder),
+            "pidfile": _quoted(self._pid_file),
             "databases": DATABASES,
             "appendonly": "yes" if self._persistent else "no",
             "appendfsync": "everysec",
@@ -100,3 +129,12 @@ class ValkeyServer:
                         return True
                 time.sleep(0.01)
         return False
+
+
+def _quoted(path: Path) -> str:
+    """As a word of the settings file, whatever stands in the name."""
+    plain = (
+        chr(b) if 0x20 <= b < 0x7F and chr(b) not in '"\\' else f"\\x{b:02x}"
+        for b in os.fsencode(path)
+    )
+    return f'"{"".join(plain)}"'

@@ -25,9 +25,15 @@ def register(app: typer.Typer) -> None:
     app.command()(up)
 
 
-Port = Annotated[int | None, typer.Option(min=0, max=65535, help="0: any free one.")]
+Port = Annotated[
+    int | None,
+    typer.Option(
+        min=0, max=65535, help="0: any free one. Left out: 742N, or any free one if it is taken."
+    ),
+]
 DataDir = Annotated[
-    Path | None, typer.Option("--data-dir", help="Where the data is kept; FLEET_DATA_DIR.")
+    str | None,
+    typer.Option("--data-dir", metavar="PATH", help="Where the data is kept; FLEET_DATA_DIR."),
 ]
 WithFlower = Annotated[bool, typer.Option("--flower/--no-flower", help="With Flower to look on.")]
 
@@ -73,21 +79,22 @@ def up(
     _say("Stopped. The data is kept; `fleet up` goes on with it.")
 
 
-def _choose_folder(given: Path | None) -> None:
+def _choose_folder(given: str | None) -> None:
     """Set the option as the setting, for us and for all that we start.
 
-    Raises ServerFailed for a file in the folder's place.
+    Raises SettingsError or ServerFailed for what can be no data folder.
     """
-    from infra.errors import ServerFailed
+    from infra.folders import check_data_folder
 
     if given is not None:
-        os.environ["FLEET_DATA_DIR"] = str(given.expanduser().absolute())
-    folder = Path(os.environ.get("FLEET_DATA_DIR") or ".")
-    if folder.exists() and not folder.is_dir():
-        raise ServerFailed(
-            f"The data folder {folder} cannot be used: it is a file.",
-            "Choose another with --data-dir or FLEET_DATA_DIR.",
-        )
+        if not given.strip():
+            raise typer.BadParameter(
+                "It is empty; leave it out for the folder of this project",
+                param_hint="--data-dir",
+            )
+        os.environ["FLEET_DATA_DIR"] = os.path.abspath(os.path.expanduser(given))
+    if os.environ.get("FLEET_DATA_DIR", "").strip():
+        check_data_folder(Path(os.environ["FLEET_DATA_DIR"]))
 
 
 def _say(text: str) -> None:

@@ -5,19 +5,16 @@ them: commands in another terminal need no variable.
 """
 
 import os
-import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from infra import folders
 from infra.datadir import STACK_FILE
-from infra.devservers import Stack
+from infra.devservers import Server, Stack
 from infra.errors import PortTaken, ServerFailed
-from infra.ports import require_free
 from infra.settings import Settings, get_settings
 
 from .addresses import Addresses, ChosenPorts, broker_address, postgres_address
@@ -27,7 +24,6 @@ from .processes import Launcher, Process, environment, wait_for_worker
 from .signals import STOPPED
 
 _LOOK_EVERY = 0.25
-_PROBE_EVERY = 5.0
 #: What a turn gets to end at a superstep; a longer one is taken over at the next start.
 _WORKER_STOPS_WITHIN = 20.0
 _LARGE_LOG = 10 << 20
@@ -37,8 +33,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Wishes:
-    """What the command line asks for. Ports: None, the one of last time or the default;
-    0, any free one. concurrency 0: no worker."""
+    """What the command line asks for. Ports: as of ChosenPorts. concurrency 0: no worker."""
 
     ports: Mapping[str, int | None]
     concurrency: int
@@ -51,17 +46,20 @@ def own_settings() -> Settings:
 
     Raises DataFolderBusy while another one runs.
     """
-    settings = get_settings()
-    stack_file = settings.data_folder / STACK_FILE
-    if stack_file.exists():
-        lock = folders.lock_folder(settings.data_folder)
-        try:
-            stack_file.unlink(missing_ok=True)
-        finally:
-            os.close(lock)
-        get_settings.cache_clear()
-        settings = get_settings()
-    return settings
+    folder = get_settings().data_folder
+    folders.check_data_folder(folder)
+    try:
+        if (folder / "lock").exists():
+            # Held for a moment by the guard of one that was killed, with the ports.
+            lock = folders.lock_folder(folder)
+            try:
+                (folder / STACK_FILE).unlink(missing_ok=True)
+            finally:
+                os.close(lock)
+    except OSError as exc:
+        raise folders.unusable(folder, exc) from exc
+    get_settings.cache_clear()
+    return get_settings()
 
 
 class Host:
@@ -71,11 +69,13 @@ class Host:
         self._settings = settings
         self._wishes = wishes
         self._say = say
-        self._ports = ChosenPorts(settings.data_folder, wishes.ports)
+        needed = {"flower"} if wishes.flower else set()
+        given = {"postgres": settings.postgres_url, "redis": settings.redis_url}
+        given["shop"] = settings.shop_url
+        needed |= {name for name, url in given.items() if not url}
+        self._ports = ChosenPorts(settings.data_folder, wishes.ports, needed, say)
         self._kept: list[Kept] = []
         self._worker: Kept | None = None
-        self._probed = 0.0
-        self._silent: set[str] = set()
         self._stack = Stack(
             settings.data_folder,
             postgres_port=self._ports["postgres"],
@@ -108,14 +108,10 @@ class Host:
             self._stack.close()
 
     def serve(self, each_round: Callable[[], None]) -> None:
-        """Keep everything running, for ever. Raises ServerFailed when a server of ours dies."""
+        """Keep everything running, for ever. Raises ServerFailed where that can't be done."""
         while True:
-            now = time.monotonic()
             for kept in self._kept:
-                kept.look(now)
-            if now - self._probed > _PROBE_EVERY:
-                self._probed = now
-                self._probe()
+                kept.look(time.monotonic())
             each_round()
             time.sleep(_LOOK_EVERY)
 
@@ -123,6 +119,7 @@ class Host:
 
     def _start(self) -> Addresses:
         stack, wishes, folder = self._stack, self._wishes, self._stack.data_dir
+        self._kept = [self._keep_server(server) for server in stack.servers]
         _set_large_logs_aside(folder / "logs", ("shop", "worker", "flower"))
         described = self._migrate()
         shop_url = self._settings.shop_url or self._start_shop()
@@ -133,7 +130,8 @@ class Host:
             self._start_worker(described)
         if wishes.flower:
             password_file = self._start_flower()
-        logs = {k.name: k.process.log_path for k in self._kept if k.process is not None}
+        started = [k for k in self._kept if k.name not in {s.name for s in stack.servers}]
+        logs = {k.name: k.process.log_path for k in started if k.process is not None}
         return Addresses(
             data_dir=folder,
             stack_file=stack_file,
@@ -150,6 +148,7 @@ class Host:
         from graphs.registry import Registry
         from infra.migrate import migrate
 
+        self._say(which_graphs(self._settings))
         described = Registry.load(self._settings.graphs_path).described()
         if applied := migrate(self._stack.postgres_url, described):
             self._say(f"Migrated: {', '.join(applied)}.")
@@ -157,9 +156,8 @@ class Host:
 
     def _start_shop(self) -> str:
         port, books = self._ports["shop"], self._stack.data_dir / "shop" / "books.jsonl"
-        require_free("the shop", port)
         launcher = self._launching(None)
-        self._kept.append(self._keep("shop", lambda: launcher.shop(port, books)[0]))
+        self._kept.append(self._keep(lambda: launcher.shop(port, books)[0]))
         self._ports.remember("shop")
         return f"http://127.0.0.1:{port}"
 
@@ -171,21 +169,30 @@ class Host:
         options += ["-Q", ",".join(queues)] if len(queues) > 1 else []
         # Flower asks workers for events by itself, but only after their first turns.
         options += ["-E"] if wishes.flower else []
-        self._worker = self._keep("worker", lambda: self._launcher.worker("worker", *options))
+        self._worker = self._keep(lambda: self._launcher.worker("worker", *options))
         self._kept.append(self._worker)
         assert self._worker.process is not None
         wait_for_worker(self._worker.process)
 
     def _start_flower(self) -> Path:
         port, path = self._ports["flower"], self._stack.data_dir / "flower-password"
-        require_free("Flower", port)
-        password = folders.password(path)
-        self._kept.append(self._keep("flower", lambda: self._launcher.flower(port, password)))
+        password = folders.password(path, "Delete it and start again: a new one is made.")
+        self._kept.append(self._keep(lambda: self._launcher.flower(port, password), needed=False))
         self._ports.remember("flower")
         return path
 
-    def _keep(self, name: str, start: Callable[[], Process]) -> Kept:
-        return Kept(name, start, self._say, time.monotonic())
+    def _keep(self, start: Callable[[], Process], *, needed: bool = True) -> Kept:
+        process = start()
+        name = process.child.name
+        return Kept(name, process, start, self._say, time.monotonic(), needed=needed)
+
+    def _keep_server(self, server: Server) -> Kept:
+        def again() -> Process:
+            written = server.log_path.stat().st_size
+            return Process(server.again(), server.log_path, written)
+
+        running = Process(server.child, server.log_path, 0)
+        return Kept(server.name, running, again, self._say, time.monotonic())
 
     def _launching(self, shop_url: str | None) -> Launcher:
         urls = {"postgres_url": self._stack.postgres_url, "redis_url": self._stack.redis_url}
@@ -194,22 +201,6 @@ class Host:
         return Launcher(self._stack, env, Path.cwd(), shared=bool(given))
 
     # Running and ending
-
-    def _probe(self) -> None:
-        """Servers of ours that do not listen any more; once may be a moment's trouble."""
-        silent = set()
-        for name, url, given in (
-            ("Postgres", self._stack.postgres_url, self._settings.postgres_url),
-            ("The broker", self._stack.redis_url, self._settings.redis_url),
-        ):
-            if not given and not _listens(url):
-                silent.add(name)
-        for name in silent & self._silent:
-            raise ServerFailed(
-                f"{name} has stopped by itself.",
-                f"The data is kept; see {self._stack.data_dir / 'logs'}, then start again.",
-            )
-        self._silent = silent
 
     def _stop(self, worker: Process) -> None:
         try:
@@ -226,13 +217,15 @@ class Host:
         worker.child.kill_group()
 
 
-def _listens(url: str) -> bool:
-    parts = urlsplit(url)
-    try:
-        socket.create_connection((parts.hostname, parts.port), timeout=2).close()
-    except OSError:
-        return False
-    return True
+def which_graphs(settings: Settings) -> str:
+    """Where the graphs come from, in a sentence."""
+    path = settings.graphs_path.absolute()
+    if settings.graphs_file.exists() or "graphs_file" in settings.model_fields_set:
+        return f"Serving the graphs of {path}."
+    return (
+        f"There is no {settings.graphs_file} in this folder: serving the graphs that come with "
+        f"the fleet, of {path}."
+    )
 
 
 def _set_large_logs_aside(logs: Path, names: Iterable[str]) -> None:

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.acceptance.commands import Command, gone, temporary_folder_of
+from tests.harness import eventually
 
 
 @pytest.fixture(scope="module")
@@ -95,6 +97,38 @@ def test_nothing_is_left_however_it_is_ended(
         assert not folder.exists()
     finally:
         command.close()
+
+
+@pytest.mark.parametrize("victim", ["valkey", "postgres", "shop", "worker-2"])
+def test_an_early_death_is_told(tmp_path: Path, victim: str) -> None:
+    """Who died and what it said last, exit code 1, and nothing is left."""
+    command = Command("demo", "--yes", cwd=tmp_path)
+    try:
+        command.says("Starting two Celery workers")
+        family = command.family()
+        folder = temporary_folder_of(family)
+        eventually(lambda: kill_one(command.family(), victim), 20)
+        assert command.ends(60) == 1
+        error = command.messages().splitlines()[-1]
+        name = {"valkey": "Broker", "postgres": "Postgres"}.get(victim, victim)
+        assert error.startswith(f"error: {name} was ended by SIGKILL; its last words: "), error
+        assert error.endswith("Nothing is left running: run the same command again.")
+        gone(family, 2.0)
+        assert not folder.exists()
+    finally:
+        command.close()
+
+
+def kill_one(family: list[psutil.Process], name: str) -> bool:
+    """kill -9 of the server, the shop or the worker of this name."""
+    lines = {process: " ".join(process.cmdline()) for process in family}
+    marks = {"shop": "infra.shop", "worker-2": "-n worker-2@", "valkey": "valkey.conf"}
+    mark = marks.get(name, "unix_socket_directories")
+    found = [p for p, line in lines.items() if mark in line and "guard.py" not in line]
+    if found:
+        # The parent of the others of its kind.
+        min(found, key=lambda p: p.create_time()).kill()
+    return bool(found)
 
 
 def test_without_a_terminal_it_says_to_pass_yes(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`fleet up`, as a user runs it: one terminal holds the stack, another one uses it."""
 
 import json
+import os
 import re
 import signal
 import socket
@@ -70,17 +71,17 @@ class Up:
             self.command.close()
 
 
-def other_terminal(argv: list[str], cwd: Path) -> subprocess.CompletedProcess[str]:
+def other_terminal(argv: list[str], cwd: Path, **settings: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        argv, cwd=cwd, env=clean_environment(), capture_output=True, text=True, timeout=60
+        argv, cwd=cwd, env=clean_environment(**settings), capture_output=True, text=True, timeout=60
     )
 
 
-def refused(*args: str, cwd: Path, **settings: Any) -> str:
-    """The one sentence with which `fleet up` ends at once, with exit code 1."""
+def refused(*args: str, cwd: Path, code: int = 1, **settings: Any) -> str:
+    """The one sentence with which `fleet up` ends at once, with its exit code."""
     command = Command("up", *args, cwd=cwd, **settings)
     try:
-        assert command.ends(40) == 1, command.messages()
+        assert command.ends(40) == code, command.messages()
         (line,) = [m for m in command.messages().splitlines() if m.startswith("error: ")]
         assert "Traceback" not in command.messages()
         return line
@@ -170,6 +171,27 @@ def test_a_dead_worker_is_started_again(up: Up, addresses: dict[str, Any]) -> No
     assert done["status"] == "done"
 
 
+@pytest.mark.parametrize(
+    ("name", "pid_file"),
+    [("broker", "valkey/valkey.pid"), ("Postgres", "postgres/data/postmaster.pid")],
+)
+def test_a_dead_server_is_started_again(
+    up: Up, addresses: dict[str, Any], name: str, pid_file: str
+) -> None:
+    """kill -9 of it is said; what was handed over is kept, and what comes next goes through."""
+    assert up.command is not None
+    order = f"A10{'05' if name == 'broker' else '07'}"
+    asked = f"A10{'06' if name == 'broker' else '08'}"
+    up.json("submit", "refund", asked, "--input", '{"user_id": "u_42"}', "--wait", "30")
+    pid = int((up.folder / ".fleet" / pid_file).read_text().split()[0])
+    os.kill(pid, signal.SIGKILL)
+    up.command.says(f"{name} was ended by SIGKILL", 15)
+    up.command.says(f"{name} is started again", 30)
+    done = up.json("submit", "refund", order, "--input", '{"user_id": "u_42"}', "--wait", "60")
+    assert done["status"] == "done" and up.refunds(addresses, order) == 1
+    assert up.json("show", f"refund:{asked}")["status"] == "waiting"
+
+
 def test_it_goes_on_where_it_was_stopped(up: Up, addresses: dict[str, Any]) -> None:
     """Ctrl-C, then start again: same addresses, the question still open, the books kept."""
     done = up.json("submit", "refund", "A1002", "--input", '{"user_id": "u_42"}', "--wait", "30")
@@ -257,6 +279,50 @@ def test_a_taken_port_is_named_with_the_option_that_helps(
     assert "--postgres-port" in postgres
 
 
+def test_all_ports_that_are_taken_are_told_at_once(tmp_path: Path) -> None:
+    """Flower's too, before anything is started."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as one,
+        socket.create_server(("127.0.0.1", 0)) as two,
+    ):
+        ports = one.getsockname()[1], two.getsockname()[1]
+        options = [f"--postgres-port={ports[0]}", f"--flower-port={ports[1]}"]
+        line = refused(*options, "--flower", "--redis-port=0", "--shop-port=0", cwd=tmp_path)
+    assert f"{ports[0]} (wanted for Postgres), {ports[1]} (wanted for Flower)" in line
+    assert not (tmp_path / ".fleet").exists()
+    twice = [f"--{name}-port={free_port()}" for name in ("postgres", "shop")]
+    twice[1] = twice[0].replace("postgres", "shop")
+    assert "--postgres-port and --shop-port are both" in refused(*twice, cwd=tmp_path, code=2)
+
+
+def test_a_damaged_file_of_the_folder_is_told(tmp_path: Path) -> None:
+    """Which, and what to do; other commands say the same of the addresses."""
+    (tmp_path / ".fleet").mkdir()
+    (tmp_path / ".fleet" / "stack.toml").write_text("postgres_url = ")
+    settings = {"data_dir": tmp_path / ".fleet"}
+    assert "stack.toml is damaged" in refused(cwd=tmp_path, **settings)
+    done = other_terminal([*FLEET, "threads"], tmp_path, **settings)
+    assert done.returncode == 1 and "stack.toml is damaged" in done.stderr
+    (tmp_path / ".fleet" / "stack.toml").unlink()
+    (tmp_path / ".fleet" / "ports.json").write_text("[7420]")
+    assert "ports.json is damaged" in refused(cwd=tmp_path, **settings)
+
+
+def test_it_says_which_graphs_it_serves(tmp_path: Path, database: Database, broker: Broker) -> None:
+    """Those that come with the fleet where the folder has no langgraph.json."""
+    urls = {"postgres_url": database.url, "redis_url": broker.url, "shop_url": "http://shop.test"}
+    up = Up(tmp_path, "--no-worker", data_dir=tmp_path / "data", **urls)
+    for told in ("There is no langgraph.json in this folder", "Serving the graphs of"):
+        try:
+            up.start()
+            assert up.command is not None and told in up.command.messages()
+            assert "langgraph.json." in up.command.messages()
+            assert up.stop() == 0
+        finally:
+            up.close()
+        (tmp_path / "langgraph.json").write_text('{"graphs": {}}')
+
+
 def test_a_folder_that_will_not_do_is_refused(tmp_path: Path) -> None:
     """With the folder's name and the setting that names another one."""
     line = refused(cwd=tmp_path, data_dir="/proc/fleet")
@@ -264,6 +330,17 @@ def test_a_folder_that_will_not_do_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     line = refused(cwd=tmp_path, data_dir="file")
     assert "file cannot be used: it is a file" in line and "--data-dir" in line
+    for name, told, code in [
+        ("", "It is empty", 2),
+        (" ", "It is empty", 2),
+        ("n" * 300, "File name too long", 1),
+        ("new\nline", "can't be printed", 2),
+        (os.fsdecode(b"by\xffte"), "can't be printed", 2),
+    ]:
+        assert told in refused(f"--data-dir={name}", cwd=tmp_path, code=code)
+    for name in ("n" * 300, "new\nline"):
+        code = 2 if "\n" in name else 1
+        assert "cannot be used" in refused(cwd=tmp_path, data_dir=name, code=code)
 
 
 def test_a_folder_named_on_the_command_line_holds_the_data(

@@ -1,8 +1,16 @@
 """What `fleet up` shows and chooses: addresses without passwords, ports, new lines of logs."""
 
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from infra.errors import PortTaken
+import pytest
+
+from infra.errors import DataDamaged, PortTaken, SettingsError
+from infra.ports import free_port
+from producers.local import addresses
 from producers.local.addresses import (
     DEFAULT_PORTS,
     ChosenPorts,
@@ -21,24 +29,105 @@ def test_addresses_have_no_password() -> None:
     assert broker_address("unix://:secret@/run/redis.sock?db=1") == "/run/redis.sock"
 
 
-def test_a_port_is_wished_for_or_that_of_last_time_or_the_default(tmp_path: Path) -> None:
+ALL = tuple(DEFAULT_PORTS)
+
+
+@pytest.fixture
+def free_defaults(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """Default ports that nobody has, whatever runs on this machine."""
+    numbers = dict(zip(ALL, {free_port(): None for _ in range(20)}, strict=False))
+    monkeypatch.setattr(addresses, "DEFAULT_PORTS", numbers)
+    return numbers
+
+
+@contextmanager
+def taken(count: int = 1) -> Iterator[list[int]]:
+    """Ports on which somebody listens."""
+    with ExitStack() as servers:
+        made = [servers.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        yield [server.getsockname()[1] for server in made]
+
+
+def chosen(folder: Path, **wished: int) -> tuple[ChosenPorts, list[str]]:
+    """The ports of all four, and what was said of them."""
+    said: list[str] = []
+    return ChosenPorts(folder, wished, ALL, said.append), said
+
+
+def test_a_port_is_wished_for_or_that_of_last_time_or_the_default(
+    tmp_path: Path, free_defaults: dict[str, int]
+) -> None:
     """In this order."""
-    (tmp_path / "ports.json").write_text('{"postgres": 5001, "redis": 5002}')
-    ports = ChosenPorts(tmp_path, {"redis": 5003, "shop": None})
-    chosen = (ports["postgres"], ports["redis"], ports["shop"])
-    assert chosen == (5001, 5003, DEFAULT_PORTS["shop"])
+    wish, last, other = free_port(), free_port(), free_port()
+    (tmp_path / "ports.json").write_text(json.dumps({"postgres": last, "redis": other}))
+    ports, said = chosen(tmp_path, redis=wish)
+    assert (ports["postgres"], ports["redis"], ports["shop"]) == (
+        last,
+        wish,
+        free_defaults["shop"],
+    )
+    assert said == []
 
 
 def test_a_wish_of_0_takes_any_free_port(tmp_path: Path) -> None:
     """Servers' ports are chosen by the stack, which is told 0."""
-    ports = ChosenPorts(tmp_path, {"postgres": 0, "shop": 0})
-    assert ports["postgres"] == 0 and ports["shop"] > 1024
+    ports, said = chosen(tmp_path, postgres=0, redis=0, shop=0, flower=0)
+    assert ports["postgres"] == 0 and ports["shop"] > 1024 and said == []
 
 
-def test_a_taken_port_is_told_with_its_option(tmp_path: Path) -> None:
+def test_a_port_nobody_wished_for_gives_way(tmp_path: Path, free_defaults: dict[str, int]) -> None:
+    """To another program, and to what was wished for another of the servers; it is said."""
+    with taken() as (port,):
+        (tmp_path / "ports.json").write_text(json.dumps({"shop": port}))
+        ports, said = chosen(tmp_path, redis=free_defaults["postgres"])
+    assert ports["postgres"] == 0 and ports["redis"] == free_defaults["postgres"]
+    assert ports["shop"] not in (0, port)
+    assert said == [
+        f"Port {free_defaults['postgres']} is taken by another of these servers: Postgres takes "
+        "any free one.",
+        f"Port {port} is taken by another program: the shop takes any free one.",
+    ]
+
+
+def test_all_taken_ports_are_told_at_once(tmp_path: Path) -> None:
+    """Flower's too, with the options that help."""
+    with taken(2) as (one, two), pytest.raises(PortTaken) as caught:
+        chosen(tmp_path, redis=one, flower=two)
+    for part in (f"{one} (wanted for the broker)", f"{two} (wanted for Flower)"):
+        assert part in str(caught.value)
+    assert "--redis-port, --flower-port" in caught.value.hint
+
+
+def test_one_port_for_two_is_refused(tmp_path: Path) -> None:
+    """As a wrong command line."""
+    with pytest.raises(SettingsError, match="--postgres-port and --shop-port are both 7000"):
+        ChosenPorts(tmp_path, {"postgres": 7000, "shop": 7000}, ALL[:3], print)
+
+
+def test_a_port_that_is_not_needed_is_not_looked_at(tmp_path: Path) -> None:
+    """With servers of one's own."""
+    with taken() as (port,):
+        ChosenPorts(tmp_path, {"postgres": port, "flower": port}, ["shop"], print)
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "7", '{"redis": null}', '{"redis": "7"}', '{"redis": 70000}', "\xff"]
+)
+def test_a_damaged_file_of_ports_is_told_and_kept(tmp_path: Path, content: str) -> None:
+    """One sentence: which file, and what to do."""
+    path = tmp_path / "ports.json"
+    path.write_bytes(content.encode("latin-1"))
+    with pytest.raises(DataDamaged, match=r"ports\.json is damaged: .*\. Delete it"):
+        chosen(tmp_path)
+    assert path.read_bytes() == content.encode("latin-1")
+
+
+def test_a_port_taken_meanwhile_is_told_with_its_option(
+    tmp_path: Path, free_defaults: dict[str, int]
+) -> None:
     """So that the sentence says what to type."""
-    ports = ChosenPorts(tmp_path, {})
-    told = ports.with_option(PortTaken("the broker", DEFAULT_PORTS["redis"]))
+    ports, _ = chosen(tmp_path)
+    told = ports.with_option(PortTaken("the broker", free_defaults["redis"]))
     assert "--redis-port" in str(told)
 
 

@@ -40,6 +40,36 @@ class Row:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Ended:
+    """How the demo ended. `caught`: orders that were paid and not recorded at the kill."""
+
+    rows: list[Row]
+    problems: list[str]
+    takeover_s: float
+    worker: str
+    pid: int
+    caught: list[str]
+
+    @property
+    def ok(self) -> bool:
+        return not self.problems
+
+    @property
+    def refunded(self) -> int:
+        return sum(row.refunds > 0 for row in self.rows)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What --json prints."""
+        return {
+            "orders": [row.as_dict() for row in self.rows],
+            "takeover_s": round(self.takeover_s, 4),
+            "killed": {"worker": self.worker, "pid": self.pid, "orders": self.caught},
+            "ok": self.ok,
+            "problems": self.problems,
+        }
+
+
 def make_orders(count: int, limit: Decimal) -> list[Order]:
     """Every second one above the limit, from the second on."""
     orders = []

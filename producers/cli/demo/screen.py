@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -10,10 +9,7 @@ from rich.text import Text
 
 from infra.errors import FleetError
 
-from .orders import Decision, Order
-
-if TYPE_CHECKING:
-    from .story import Ended
+from .orders import Decision, Ended, Order
 
 _YES, _NO, _ALL = ("a", "approve", "y", "yes"), ("r", "reject", "n", "no"), ("all",)
 
@@ -97,7 +93,7 @@ class Screen:
             if answer in _YES + _NO + _ALL:
                 return answer
 
-    def show(self, ended: "Ended") -> None:
+    def show(self, ended: Ended) -> None:
         """The end: the table on stdout, the verdict beside it."""
         out = Console(highlight=False)
         table = Table()

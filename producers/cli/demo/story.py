@@ -9,8 +9,8 @@ has a slot free to take over with.
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -21,10 +21,19 @@ from infra.errors import FleetError, ServerFailed
 from infra.settings import Settings
 
 from ...client import Fleet
-from ...local.processes import Launcher, Process, environment, slot_pid, wait_for_worker
+from ...errors import ProducerError, WaitTimeout
+from ...local.deaths import Watched
+from ...local.processes import (
+    READY_WITHIN,
+    Launcher,
+    Process,
+    environment,
+    slot_pid,
+    worker_ready,
+)
 from ...local.waiting import until
 from ...status import SETTLED
-from .orders import Decision, Order, Row, make_orders, problems, rows
+from .orders import Decision, Ended, Order, Row, make_orders, problems, rows
 
 _SLOTS = 2
 _HELD = 3
@@ -44,36 +53,6 @@ class Narrator(Protocol):
     def fail(self, title: str, lines: str) -> None: ...
 
 
-@dataclass(frozen=True)
-class Ended:
-    """How the demo ended. `caught`: orders that were paid and not recorded at the kill."""
-
-    rows: list[Row]
-    problems: list[str]
-    takeover_s: float
-    worker: str
-    pid: int
-    caught: list[str]
-
-    @property
-    def ok(self) -> bool:
-        return not self.problems
-
-    @property
-    def refunded(self) -> int:
-        return sum(row.refunds > 0 for row in self.rows)
-
-    def as_dict(self) -> dict[str, Any]:
-        """What --json prints."""
-        return {
-            "orders": [row.as_dict() for row in self.rows],
-            "takeover_s": round(self.takeover_s, 4),
-            "killed": {"worker": self.worker, "pid": self.pid, "orders": self.caught},
-            "ok": self.ok,
-            "problems": self.problems,
-        }
-
-
 def run(count: int, narrator: Narrator, decide: Decide) -> Ended:
     """The whole story. Raises FleetError where it can't go on."""
     narrator.say("Starting Postgres, a broker and a shop, in a temporary folder.")
@@ -81,7 +60,9 @@ def run(count: int, narrator: Narrator, decide: Decide) -> Ended:
         story = _Story(stack, make_orders(count, _LIMIT), narrator)
         try:
             return story.tell(decide)
-        except FleetError:
+        except (FleetError, ProducerError):
+            # What died is the cause of whatever came of it.
+            story.require_all()
             story.show_logs()
             raise
         finally:
@@ -98,6 +79,9 @@ class _Story:
         self._http = httpx.Client(timeout=10)
         self._workers: list[Process] = []
         self._processes: list[Process] = []
+        self._victim: Process | None = None
+        lives = Watched(stack, lambda: (p for p in self._processes if p is not self._victim))
+        self.require_all = lives.require_all
 
     def tell(self, decide: Decide) -> Ended:
         self._start()
@@ -107,7 +91,7 @@ class _Story:
         self._say("A new worker starts in the dead one's place.")
         fresh = self._worker()
         decisions = self._decide(decide)
-        wait_for_worker(fresh)
+        self._ready(fresh)
         self._finish()
         found, wrong = self._audit(decisions)
         return Ended(found, wrong, took, victim.child.name, victim.child.pid, caught)
@@ -131,7 +115,7 @@ class _Story:
         _migrate(self._stack.postgres_url, graphs_file)
         self._say(f"Starting two Celery workers with {_SLOTS} slots each.")
         for worker in [self._worker(), self._worker()]:
-            wait_for_worker(worker)
+            self._ready(worker)
 
     def _submit(self) -> None:
         asking = sum(order.asks for order in self._orders)
@@ -147,7 +131,7 @@ class _Story:
 
     def _catch(self) -> tuple[Process, list[str]]:
         """The worker with most of the held refunds, all else being at rest; their orders."""
-        until(lambda: len(self._held()) >= self._to_hold, _STEP_WITHIN, "the shop to pay")
+        self._until(lambda: len(self._held()) >= self._to_hold, "the shop to pay")
         self._rest(_OTHERS_WITHIN)
         by_worker: dict[int, list[str]] = {}
         for order_id in self._held():
@@ -165,6 +149,7 @@ class _Story:
         self._say(f"The shop has paid {orders}, and the fleet has not heard of it yet.")
         epochs = {o: self._epoch(o) for o in caught}
         begun = time.monotonic()
+        self._victim, self._workers = victim, others
         victim.child.kill_group()
         self._say(f"kill -9 to {name} (process group {victim.child.pid}), at that moment.", "red")
         until(
@@ -179,7 +164,6 @@ class _Story:
             "shop again under the same request id, so the shop does not pay twice.",
             "green",
         )
-        self._workers = others
         self._shop("DELETE", "/admin/faults")
         return took
 
@@ -203,7 +187,7 @@ class _Story:
 
     def _finish(self) -> None:
         for order in self._orders:
-            self._fleet.wait(order.thread_id, _STEP_WITHIN, until=SETTLED - {"waiting"})
+            self._until(partial(self._ended, order.thread_id), f"{order.thread_id} to end")
         self._say("All are done. What do the shop's books say?")
 
     def _audit(self, decisions: dict[str, Decision]) -> tuple[list[Row], list[str]]:
@@ -229,10 +213,30 @@ class _Story:
         self._processes.append(worker)
         return worker
 
+    def _ready(self, worker: Process) -> None:
+        self._until(partial(worker_ready, worker), f"{worker.child.name} to be ready", READY_WITHIN)
+
+    def _until(self, fn: Callable[[], bool], what: str, within: float = _STEP_WITHIN) -> None:
+        """Until it is so; raises ServerFailed after a while, and at once when something died."""
+
+        def look() -> bool:
+            self.require_all()
+            return fn()
+
+        until(look, within, what)
+
+    def _ended(self, thread_id: str) -> bool:
+        try:
+            self._fleet.wait(thread_id, 0.5, until=SETTLED - {"waiting"})
+        except WaitTimeout:
+            return False
+        return True
+
     def _rest(self, timeout: float) -> None:
         """Until nothing moves but what is held; a slow machine may be late with it."""
         deadline = time.monotonic() + timeout
         while time.monotonic() < deadline:
+            self.require_all()
             held = set(self._held())
             threads = self._fleet.threads(limit=len(self._orders))
             if all(t.status in ("waiting", "done") or t.key in held for t in threads):
