@@ -3,7 +3,8 @@
 The attribute is a compiled graph (an ``@entrypoint`` is one), a StateGraph, or a function
 that returns one. A function without arguments is called once; one that takes the run's
 config is called for each turn, as LangGraph's servers do; an async one is called where
-its graph will run, since what it opens belongs to that event loop.
+its graph will run, since what it opens belongs to that event loop. So is a context manager,
+which stays open for as long (graphs.opening).
 """
 
 import difflib
@@ -12,8 +13,7 @@ import importlib.util
 import inspect
 import sys
 import traceback
-from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -24,12 +24,11 @@ from langgraph.pregel import Pregel
 from langgraph.store.memory import InMemoryStore
 
 from graphs.masked_state import masked
+from graphs.opening import Await, Leave, entered, is_context, own_loop
 from infra.errors import RegistryError
 from infra.masking import Rule
 
 Graph: TypeAlias = Pregel[Any, Any, Any, Any]
-#: Runs a coroutine to its result.
-Await: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +50,20 @@ class Factory:
     takes_config: bool
     mask: Rule | None = None
 
-    def make(self, name: str, config: dict[str, Any], wait_for: Await) -> Graph:
-        """A graph for this config. Raises RegistryError when it is none."""
+    def make(self, name: str, config: dict[str, Any], wait_for: Await) -> tuple[Graph, Leave]:
+        """A graph for this config, and what closes that which was opened for it.
+
+        Raises RegistryError when it is none.
+        """
         found = self.function(config) if self.takes_config else self.function()
         if inspect.iscoroutine(found):
             found = wait_for(found)
-        return masked(compiled(found, name), self.mask)
+        made, leave = entered(found, wait_for)
+        try:
+            return masked(compiled(made, name), self.mask), leave
+        except BaseException:
+            leave()
+            raise
 
 
 def entry(name: str, value: Any, file: Path) -> Entry:
@@ -89,8 +96,14 @@ def load(name: str, entry: Entry, folder: Path) -> tuple[Graph, Factory | None]:
         factory = _factory(found, name, entry.mask)
         if factory is None:
             made = found() if callable(found) and not _is_graph(found) else found
-            return masked(compiled(made, name), entry.mask), None
-        return factory.make(name, {"configurable": {}}, in_own_loop), factory
+            if not is_context(made):
+                return masked(compiled(made, name), entry.mask), None
+            factory = Factory(found, False, entry.mask)
+        # What it opens to be looked at is closed again: it belongs to a slot.
+        with own_loop() as wait_for:
+            graph, leave = factory.make(name, {"configurable": {}}, wait_for)
+            leave()
+        return graph, factory
     except RegistryError:
         raise
     except (Exception, SystemExit) as exc:
@@ -123,14 +136,6 @@ def holds_anything(store: InMemoryStore) -> bool:
     return bool(store.index_config) or bool(store.list_namespaces(limit=1))
 
 
-def in_own_loop(work: Coroutine[Any, Any, Any]) -> Any:
-    """Run a coroutine where a loop may be running already."""
-    import asyncio
-
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, work).result()
-
-
 # Factories
 
 
@@ -141,12 +146,10 @@ def _is_graph(found: Any) -> bool:
 def _factory(found: Any, name: str, rule: Rule | None) -> Factory | None:
     if _is_graph(found) or not callable(found):
         return None
-    if inspect.isasyncgenfunction(inspect.unwrap(found)) or inspect.isgeneratorfunction(
-        inspect.unwrap(found)
-    ):
+    if inspect.isasyncgenfunction(found) or inspect.isgeneratorfunction(found):
         raise RegistryError(
-            f"Graph {name!r} is made by a context manager, which the fleet does not keep open.",
-            "Return the graph from a function, and open what it needs inside its nodes.",
+            f"Graph {name!r} is made by a function that yields it, which is no context manager.",
+            "Decorate it with contextlib.asynccontextmanager (or contextmanager).",
         )
     required = [
         p

@@ -27,7 +27,8 @@ from langgraph.pregel import Pregel
 from langgraph.store.base import BaseStore
 
 from graphs import loading, reach
-from graphs.loading import Await, Entry, Factory, Graph
+from graphs.loading import Entry, Factory, Graph
+from graphs.opening import Await, Leave, nothing
 from graphs.schemas import input_schema
 from infra.errors import RegistryError
 from infra.settings import PREFIX, get_settings
@@ -40,7 +41,7 @@ class RegisteredGraph:
     """One loaded graph, compiled without a checkpointer: a turn lends its own.
 
     factory: makes it anew, per turn or per slot (graphs.loading). declared_async: what the
-    graphs file says of it, None when it says nothing.
+    graphs file says of it, None when it says nothing. leave: closes what was opened for it.
     """
 
     name: str
@@ -48,12 +49,14 @@ class RegisteredGraph:
     queue: str
     factory: Factory | None = None
     declared_async: bool | None = None
+    leave: Leave = nothing
 
     def made_anew(self, config: dict[str, Any], wait_for: Await) -> "RegisteredGraph":
         """As its factory makes it for this config; itself without one."""
         if self.factory is None:
             return self
-        return replace(self, graph=self.factory.make(self.name, config, wait_for))
+        graph, leave = self.factory.make(self.name, config, wait_for)
+        return replace(self, graph=graph, leave=leave)
 
     def lent(self, store: BaseStore) -> "RegisteredGraph":
         """With this store, unless it brought one of its own."""

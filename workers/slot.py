@@ -28,6 +28,7 @@ from producers.wakeup import NO_LIMIT, Wake, broker
 from workers import inline, revisits
 from workers.claimed import Claimed, claim, claim_next
 from workers.keeper import Keeper
+from workers.made import MadeGraphs
 from workers.store import LentStore
 
 log = logging.getLogger("fleet.slot")
@@ -61,17 +62,11 @@ class Slot:
         self._conn: psycopg.Connection[Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._store = LentStore(settings.require_postgres(), self.owner)
-        self._graphs: dict[str, RegisteredGraph] = {}
+        self.graphs = MadeGraphs(registry, self._store, self.run_async)
 
     def graph(self, name: str, config: dict[str, Any]) -> RegisteredGraph:
         """The graph for a run with this config. Raises RegistryError."""
-        if (kept := self._graphs.get(name)) is not None:
-            return kept
-        found = self.registry.get(name)
-        made = found.made_anew(config, self.run_async).lent(self._store)
-        if found.factory is None or not found.factory.takes_config:
-            self._graphs[name] = made
-        return made
+        return self.graphs.get(name, config)
 
     def connection(self) -> psycopg.Connection[Any]:
         """The slot's session; opened anew when the last one was lost, never inside a turn."""
@@ -87,6 +82,11 @@ class Slot:
 
     def _place(self) -> str:
         return self.owner.partition(":")[0]
+
+    def close(self) -> None:
+        """The slot's end: leave what its graphs opened, and close its session."""
+        self.graphs.close()
+        self.disconnect()
 
     def disconnect(self) -> None:
         """Close the session and all of its locks with it."""

@@ -41,6 +41,8 @@ _registry: Registry | None = None
 _sweeper: Sweeper | None = None
 _heart: health.Heart | None = None
 _slots = threading.local()
+#: Those of this process.
+_made: list[Slot] = []
 #: Seconds for the consumer to let go of its queues.
 _PATIENCE = 0.4
 #: This worker's name and the queues it was started with; set before the fork.
@@ -138,6 +140,7 @@ def _slot() -> Slot:
         settings = get_settings()
         queue, *others = _queues or (settings.queue,)
         slot = _slots.slot = Slot(settings, registry(), queue, _name, others)
+        _made.append(slot)
     return slot
 
 
@@ -266,6 +269,12 @@ def _stop_sweeper(**_: Any) -> None:
     metrics.close()
 
 
+def _close_slots(**_: Any) -> None:
+    """What graphs have opened is left in order: the pool's processes or threads are done."""
+    while _made:
+        _made.pop().close()
+
+
 signals.worker_init.connect(_stand_in)
 signals.worker_init.connect(_count)
 signals.worker_init.connect(_check)
@@ -273,3 +282,5 @@ signals.worker_ready.connect(_start_sweeper)
 signals.worker_process_init.connect(_warm_up)
 signals.worker_shutting_down.connect(_stop_slots)
 signals.worker_shutdown.connect(_stop_sweeper)
+signals.worker_shutdown.connect(_close_slots)
+signals.worker_process_shutdown.connect(_close_slots)

@@ -85,6 +85,7 @@ class Turn:
             raise
         finally:
             self.claim.close()
+            self.slot.graphs.end_turn()
 
     # The steps
 

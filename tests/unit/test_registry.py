@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from langgraph.store.memory import InMemoryStore
 
-from graphs.loading import in_own_loop
+from graphs.opening import own_loop
 from graphs.registry import Registry
 from infra.errors import RegistryError
 
@@ -55,8 +55,13 @@ from langgraph.graph.message import add_messages
 
 print("imported")
 async def awaited(): return make()
+async def yields():
+    yield make()
 @contextlib.asynccontextmanager
 async def opened():
+    yield make()
+@contextlib.contextmanager
+def opened_sync(config):
     yield make()
 def wants(a, b): return make()
 def leaves(): sys.exit("no key")
@@ -110,6 +115,7 @@ def registry(folder: Path, **graphs: Any) -> Registry:
 
 
 LOADABLE = ["graph", "builder", "make", "nested", "configured", "awaited", "never", "workflow"]
+LOADABLE += ["opened", "opened_sync"]
 
 
 @pytest.mark.parametrize("attribute", LOADABLE)
@@ -173,7 +179,7 @@ def test_the_fingerprint_names_nodes_and_where_the_thread_stands(folder: Path) -
         ("./mine.py:grahp", "Did you mean 'graph'?"),
         ("./mine.py:number", "int, which is no graph"),
         ("./mine.py", "names no attribute"),
-        ("./mine.py:opened", "made by a context manager"),
+        ("./mine.py:yields", "Decorate it with contextlib.asynccontextmanager"),
         ("./mine.py:wants", "wants a, b"),
         ("./mine.py:leaves", "SystemExit: no key (mine.py, line"),
     ],
@@ -272,9 +278,10 @@ def test_a_factory_is_asked_anew_only_where_it_has_to_be(folder: Path) -> None:
     assert factories["make"] is None
     assert factories["configured"] is not None and factories["configured"].takes_config
     assert factories["awaited"] is not None and not factories["awaited"].takes_config
-    again = made.get("configured").made_anew({"configurable": {}}, in_own_loop)
-    assert again.graph is not made.get("configured").graph
-    assert made.get("make").made_anew({}, in_own_loop) is made.get("make")
+    with own_loop() as wait_for:
+        again = made.get("configured").made_anew({"configurable": {}}, wait_for)
+        assert again.graph is not made.get("configured").graph
+        assert made.get("make").made_anew({}, wait_for) is made.get("make")
 
 
 def test_an_in_memory_store_gives_way_unless_it_holds_something(folder: Path) -> None:
