@@ -28,7 +28,9 @@ def register(app: typer.Typer) -> None:
 Port = Annotated[
     int | None,
     typer.Option(
-        min=0, max=65535, help="0: any free one. Left out: 742N, or any free one if it is taken."
+        min=0,
+        max=65535,
+        help="0: any free one. Left out: that of last time or 7420 to 7423, if it is free.",
     ),
 ]
 DataDir = Annotated[
