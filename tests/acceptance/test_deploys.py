@@ -11,10 +11,10 @@ import pytest
 from graphs.registry import Registry
 from infra import migrate as migrations
 from infra.settings import get_settings
-from infra.sql import scripts
 from producers import Fleet
 from producers.wakeup import message
 from tests.harness import ROOT, Broker, Database, Shop, eventually
+from tests.previous_schema import migrate_to_previous, since
 from tests.worker_processes import Worker, Workers
 from workers.drain import drain
 from workers.slot import Slot
@@ -168,15 +168,7 @@ def test_threads_of_the_schema_before_go_on_after_the_migration(
     monkeypatch.chdir(tmp_path)
     get_settings.cache_clear()
     graphs = Registry.load(ROOT / "langgraph.json")
-    with monkeypatch.context() as before:
-        before.setattr(
-            migrations,
-            "scripts",
-            lambda folder: [
-                (n, t) for n, t in scripts(folder) if not n.startswith(("0004", "standing"))
-            ],
-        )
-        migrations.migrate(empty_database.url, graphs.described())
+    migrate_to_previous(empty_database.url, [*graphs.described()])
     large, small = shop.new_order("1500.00"), shop.new_order("20.00")
     with Fleet(empty_database.url, broker.url) as fleet:
         asked = fleet.submit("refund", large, {"user_id": "u_42"}).thread_id
@@ -189,7 +181,7 @@ def test_threads_of_the_schema_before_go_on_after_the_migration(
             early = workers.start(wait=False)
             assert early.child.wait(30) == 1 and "fleet migrate" in early.log()
             applied = migrations.migrate(empty_database.url, graphs.described())
-            assert applied == ["0004_deploys.sql", "functions"]
+            assert applied == [*since(), "functions"]
             workers.start()
             fleet.answer(asked, None, "approved")
             assert fleet.wait(asked, 30).status == fleet.wait(due, 30).status == "done"

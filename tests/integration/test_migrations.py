@@ -132,19 +132,6 @@ def test_an_older_release_does_not_start_after_a_post_migration(database: Databa
         check(database)
 
 
-def test_a_worker_does_not_start_on_the_schema_of_the_release_before(
-    empty_database: Database, release: Release
-) -> None:
-    """It names what is missing and the command."""
-    release(without=("0004",))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(migrations, "_apply_functions", lambda conn: [])
-        migrations.migrate(empty_database.url)
-    release()
-    with pytest.raises(MigrationsMissing, match=r"0004.*fleet migrate"):
-        check(empty_database)
-
-
 def test_a_worker_of_the_release_before_can_announce_itself(database: Database) -> None:
     """Its statement has no schema; the row says that it is older than all."""
     database.fetch(BEAT, "old@a", 0)

@@ -9,17 +9,19 @@
 CREATE OR REPLACE FUNCTION fleet.end_message(p_thread text, p_end jsonb) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    v_failed boolean := coalesce((p_end->>'failed')::boolean, false);
-    v_now    timestamptz := fleet.now();
+    v_failed  boolean := coalesce((p_end->>'failed')::boolean, false);
+    -- Workers of older releases say so of each end, true or false.
+    v_crashed boolean := coalesce((p_end->>'crashed')::boolean, false);
+    v_now     timestamptz := fleet.now();
 BEGIN
     UPDATE fleet.messages SET
         status = p_end->>'message',
-        crashes = crashes - (NOT p_end ? 'crashed')::integer,
+        crashes = crashes - (NOT v_crashed)::integer,
         failures = failures + v_failed::integer,
         first_failed_at = CASE WHEN v_failed THEN coalesce(first_failed_at, v_now)
                                ELSE first_failed_at END,
         releases = releases + (p_end->>'message' = 'pending' AND NOT v_failed
-            AND NOT p_end ? 'crashed')::integer,
+            AND NOT v_crashed)::integer,
         available_at = CASE WHEN p_end->>'message' = 'pending'
             THEN v_now + coalesce((p_end->>'delay')::float8, 0) * interval '1 s'
             ELSE available_at END,
@@ -31,6 +33,27 @@ BEGIN
         WHERE thread_id = p_thread AND status IN ('in_doubt', 'dead')
           AND seq < (p_end->>'seq')::bigint;
     END IF;
+END $$;
+
+-- The status of a thread that has no open mail and whose last message was given up: what
+-- its last whole turn left.
+CREATE OR REPLACE FUNCTION fleet.at_rest(p_thread text) RETURNS text
+LANGUAGE plpgsql STABLE AS $$
+DECLARE
+    last_msg fleet.messages;
+BEGIN
+    IF EXISTS (SELECT FROM fleet.questions WHERE thread_id = p_thread AND status = 'open') THEN
+        RETURN 'waiting';
+    END IF;
+    SELECT * INTO last_msg FROM fleet.messages
+    WHERE thread_id = p_thread AND kind IN ('start', 'input', 'answer') ORDER BY seq DESC LIMIT 1;
+    RETURN CASE
+        WHEN last_msg.status = 'done' THEN 'done'
+        -- A chat goes on from where its last whole turn left it.
+        WHEN last_msg.kind = 'input' AND EXISTS (
+            SELECT FROM fleet.messages WHERE thread_id = p_thread AND status = 'done'
+              AND kind IN ('start', 'input', 'answer')) THEN 'done'
+        ELSE 'cancelled' END;
 END $$;
 
 CREATE OR REPLACE FUNCTION fleet.ask(
@@ -96,6 +119,13 @@ BEGIN
         UPDATE fleet.threads SET cancel_requested = EXISTS (
             SELECT FROM fleet.messages WHERE thread_id = p_thread AND status = 'pending')
         WHERE thread_id = p_thread;
+    END IF;
+    IF p_end->>'thread' = 'idle' AND NOT EXISTS (
+        SELECT FROM fleet.messages
+        WHERE thread_id = p_thread AND status IN ('pending', 'claimed', 'in_doubt', 'dead')
+    ) THEN
+        -- What was to go on has been dropped meanwhile: nobody would ever look at it again.
+        UPDATE fleet.threads SET status = fleet.at_rest(p_thread) WHERE thread_id = p_thread;
     END IF;
     -- Before the commit: safe because each claim also takes the row FOR UPDATE.
     PERFORM pg_advisory_unlock_all();

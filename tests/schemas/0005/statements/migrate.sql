@@ -1,0 +1,39 @@
+-- Tried, not waited for: CREATE INDEX CONCURRENTLY, of LangGraph's setup, waits for every
+-- statement under way, and so would wait for one that waits for us.
+-- name: migrate_lock
+SELECT pg_try_advisory_lock(hashtextextended('fleet.migrate', 3));
+
+-- name: migrate_holder
+SELECT a.pid, a.application_name, host(a.client_addr),
+    extract(epoch FROM clock_timestamp() - a.backend_start)::float
+FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+  AND ((l.classid::bigint << 32) | l.objid::bigint) = hashtextextended('fleet.migrate', 3);
+
+-- name: migrate_schema
+CREATE SCHEMA IF NOT EXISTS fleet;
+
+-- name: migrate_book
+CREATE TABLE IF NOT EXISTS fleet.migrations (
+    name text PRIMARY KEY, hash text NOT NULL, applied_at timestamptz NOT NULL DEFAULT now());
+
+-- name: migrated_at_all
+SELECT to_regclass('fleet.migrations') IS NOT NULL;
+
+-- name: migrations_applied
+SELECT name, hash FROM fleet.migrations;
+
+-- name: record_migration
+INSERT INTO fleet.migrations (name, hash) VALUES (%(name)s, %(hash)s)
+ON CONFLICT (name) DO UPDATE SET hash = EXCLUDED.hash, applied_at = now();
+
+-- name: live_workers
+SELECT worker, schema FROM fleet.workers
+WHERE seen_at > fleet.now() - %(within)s * interval '1 s';
+
+-- name: register_graph
+INSERT INTO fleet.graphs AS g (graph, queue, input_schema, registered_at)
+VALUES (%(graph)s, %(queue)s, %(input_schema)s, fleet.now())
+ON CONFLICT (graph) DO UPDATE SET queue = EXCLUDED.queue, input_schema = EXCLUDED.input_schema
+WHERE (g.queue, g.input_schema) IS DISTINCT FROM (EXCLUDED.queue, EXCLUDED.input_schema);
