@@ -70,7 +70,9 @@ class RegisteredGraph:
         try:
             return input_schema(self.graph)
         except Exception as exc:
-            log.warning("graph %s has no JSON Schema for its input: %s", self.name, exc)
+            # pydantic adds an address of its own pages.
+            said = next(iter(str(exc).splitlines()), "") or type(exc).__name__
+            log.warning("graph %s has no JSON Schema for its input: %s", self.name, said)
             return None
 
     @cached_property

@@ -11,7 +11,7 @@ from typing import Any
 import typer
 from typer.exceptions import TyperException
 
-from ..errors import ProducerError
+from ..errors import ProducerError, UnknownGraph
 
 
 def exit_code(error: Exception) -> int | None:
@@ -33,6 +33,10 @@ def _of(module: str, name: str) -> type[BaseException] | tuple[()]:
 
 def tell(error: Exception, as_json: bool) -> None:
     """The error on stderr."""
+    if isinstance(error, UnknownGraph):
+        from .unloaded import explain
+
+        explain(error)
     message = getattr(error, "message", None) or str(error)
     hint = getattr(error, "hint", "")
     if as_json:

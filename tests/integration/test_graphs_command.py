@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from graphs.registry import Registry
 from infra.settings import get_settings
 from producers import Fleet
 from producers.cli import main
@@ -107,3 +108,42 @@ def test_a_broken_graph_is_refused_alone(
     assert fleet.wait(good, 20).status == "done"
     status = eventually(lambda: (s := fleet.status(broken)).status == "incompatible" and s, 20)
     assert "nothing_of_this_name" in str(status.last_error)
+
+
+def test_a_graph_that_failed_to_load_is_told_as_such_at_the_door(
+    listed: None,
+    settings_env: None,
+    database: Database,
+    broker: Broker,
+    graphs_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """`fleet submit` says why it is not registered, and what shows more; one that only waits
+    for `fleet migrate` is told so."""
+    monkeypatch.setenv("FLEET_GRAPHS_FILE", str(graphs_file))
+    get_settings.cache_clear()
+    assert main(["submit", "broken", "k", "--input", "{}"]) == 2
+    said = capsys.readouterr().err
+    assert "No graph 'broken' is registered, since it failed to load" in said
+    assert "nothing_of_this_name" in said and "fleet graphs" in said
+    assert main(["submit", "good", "k", "--input", "{}"]) == 2
+    assert "fleet migrate" in capsys.readouterr().err.splitlines()[-1]
+    assert main(["submit", "other", "k", "--input", "{}"]) == 2
+    assert "failed to load" not in capsys.readouterr().err
+
+
+def test_what_has_no_schema_is_told_in_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without the address of pydantic's pages."""
+    (tmp_path / "odd.py").write_text(
+        "from typing import Callable, TypedDict\n"
+        "from langgraph.graph import START, StateGraph\n"
+        "class State(TypedDict):\n    call: Callable[[], int]\n"
+        "graph = StateGraph(State)\n"
+        "graph.add_node('n', lambda s: s)\ngraph.add_edge(START, 'n')\n"
+    )
+    found = Registry.load(write_graphs(tmp_path, odd="./odd.py:graph")).get("odd")
+    assert found.input_schema is None
+    assert "no JSON Schema" in caplog.text and "http" not in caplog.text
