@@ -131,5 +131,7 @@ def temporary_folder_of(family: list[psutil.Process]) -> Path:
 def open_folder() -> Iterator[Path]:
     """A folder that the servers' user can enter: pytest's own are closed to others."""
     folder = folders.temporary_folder(os.geteuid() == 0)
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
