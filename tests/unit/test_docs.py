@@ -37,6 +37,16 @@ def test_each_answer_of_the_faq_names_a_test() -> None:
     assert [ask for ask, said in answers if not re.search(r"`\w+/\w+\.py::test_\w+`", said)] == []
 
 
+def test_each_fault_names_a_test() -> None:
+    """A row: what others met, what happens here, and the tests that show it."""
+    lines = (ROOT / "docs" / "faults.md").read_text().splitlines()
+    rows = [line.split(" | ") for line in lines if line.startswith("| ")]
+    faults = [row for row in rows if row[-1].strip("| ") not in ("shown by", "---")]
+    assert len(faults) > 80
+    shown = re.compile(r"`tests/\w+/\w+\.py::test_\w+`")
+    assert [row for row in faults if len(row) != 3 or not shown.match(row[2])] == []
+
+
 @of_each_page
 def test_links_lead_somewhere(page: Path) -> None:
     """To a file in the repository, and to a heading of it where one is named."""
