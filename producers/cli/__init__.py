@@ -7,6 +7,7 @@ for the modules of other commands too (`up`, `demo`, `bench`), which join in by 
 `register(app: typer.Typer) -> None`.
 """
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
@@ -17,6 +18,7 @@ import typer
 
 from . import (
     amend,
+    complete,
     decide,
     fork,
     graphs,
@@ -82,6 +84,12 @@ for name in ("up", "demo", "bench", "chaos", "doctor"):
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
+    if os.environ.get("_FLEET_COMPLETE") == "complete_bash":
+        return complete.in_bash(lambda: _run(args))
+    return _run(args)
+
+
+def _run(args: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if args is None else args) or ["--help"]
     as_json = "--json" in given
     try:
@@ -107,7 +115,5 @@ def main(args: Sequence[str] | None = None) -> int:
 
 def _reader_gone() -> int:
     """`fleet threads | head`: nobody reads on, which is no failure worth words."""
-    import os
-
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 1

@@ -1,5 +1,8 @@
 """Words for the shell's completion, from the fleet's database; none when it can't be asked."""
 
+import contextlib
+import io
+import os
 from collections.abc import Callable
 
 # Threads that begin with what is typed, at most so many.
@@ -48,3 +51,29 @@ def workers(incomplete: str) -> list[str]:
             return [row.worker for row in fleet.workers()]
 
     return _asked(ask, incomplete)
+
+
+def in_bash(run: Callable[[], int]) -> int:
+    """Complete for bash, which takes `refund:A1` for three words: it is put together for `run`,
+    and of what is offered only what follows the last colon is said, since bash keeps the rest.
+    """
+    words = os.environ.get("COMP_WORDS", "").split("\n")
+    before = words[: int(os.environ.get("COMP_CWORD") or 0) + 1]
+    whole = _joined_at_colons(before)
+    os.environ["COMP_WORDS"] = "\n".join(whole)
+    os.environ["COMP_CWORD"] = str(len(whole) - 1)
+    kept = whole[-1][: whole[-1].rfind(":") + 1]
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        code = run()
+    print("\n".join(line.removeprefix(kept) for line in said.getvalue().splitlines()))
+    return code
+
+
+def _joined_at_colons(words: list[str]) -> list[str]:
+    whole: list[str] = []
+    for word in words:
+        if whole and (word == ":" or whole[-1].endswith(":")):
+            whole[-1] += word
+        else:
+            whole.append(word)
+    return whole

@@ -478,36 +478,3 @@ def test_watch_keeps_a_table_on_a_terminal(fleet: Fleet, database: Database) -> 
     assert process.wait(20) == 0
     os.close(leader)
     assert not re.search(r"\x1b\[[0-9;]*[34][0-8]m", shown)
-
-
-# Completion
-
-
-def completed(*words: str, database: Database | None = None) -> list[str]:
-    """What bash would offer for the last word."""
-    environment = clean_environment(postgres_url=database.url if database else None)
-    environment |= {
-        "_FLEET_COMPLETE": "complete_bash",
-        "COMP_WORDS": " ".join(("fleet", *words)),
-        "COMP_CWORD": str(len(words)),
-    }
-    done = subprocess.run(
-        FLEET, env=environment, capture_output=True, text=True, timeout=30, cwd=ROOT
-    )
-    assert done.stderr == ""
-    return done.stdout.split()
-
-
-def test_the_shell_completes_commands_and_names(fleet: Fleet, database: Database) -> None:
-    """Threads, graphs and workers from the database."""
-    submitted(fleet)
-    worker(database, "w1@a")
-    assert {"cancel"} <= {*completed("can")}
-    assert completed("cancel", "ref", database=database) == [THREAD]
-    assert completed("pause", "r", database=database) == ["refund"]
-    assert completed("drain", "w", database=database) == ["w1@a"]
-
-
-def test_completion_without_a_database_offers_nothing() -> None:
-    """And says nothing."""
-    assert completed("cancel", "ref") == []
