@@ -192,12 +192,7 @@ BEGIN
         WHEN next_msg.status = 'dead' THEN 'failed'
         WHEN next_msg.status = 'in_doubt' THEN 'in_doubt'
         WHEN next_msg.status IS NOT NULL THEN 'idle'
-        WHEN EXISTS (SELECT FROM fleet.questions WHERE thread_id = p_thread AND status = 'open')
-            THEN 'waiting'
-        -- A chat goes on from where its last whole turn left it.
-        WHEN msg.kind = 'input' AND EXISTS (
-            SELECT FROM fleet.messages WHERE thread_id = p_thread AND status = 'done') THEN 'done'
-        ELSE 'cancelled' END
+        ELSE fleet.at_rest(p_thread) END
     WHERE thread_id = p_thread RETURNING * INTO t;
     RETURN fleet.operated('dropped', next_msg, p_notify) || jsonb_build_object(
         'thread_id', p_thread, 'seq', msg.seq, 'message_id', msg.message_id, 'status', t.status,
