@@ -50,7 +50,11 @@ def pay(state: State) -> dict[str, Any]:
 
 
 builder = StateGraph(State, input_schema=Input)
-builder.add_sequence([load_order, ask_person, pay])
+builder.add_node("load_order", load_order)
+builder.add_node("ask_person", ask_person)
+builder.add_node("pay", pay)
 builder.add_edge(START, "load_order")
+builder.add_edge("load_order", "ask_person")
+builder.add_edge("ask_person", "pay")
 builder.add_edge("pay", END)
 graph = builder.compile()

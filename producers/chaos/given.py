@@ -10,6 +10,7 @@ from typing import Any
 from graphs import reach
 from graphs.effects import AsyncEffect, Effect
 from graphs.registry import RegisteredGraph
+from graphs.values import plain
 
 from ..cli.lines import opened
 from ..cli.options import once_each
@@ -101,7 +102,10 @@ def read_answers(path: Path | None) -> Answers:
 
 
 def read_results(path: Path | None, graph: RegisteredGraph) -> dict[str, Any]:
-    """Results by effect name. Raises ChaosUsage for an effect of the graph without one."""
+    """Results by effect name, JSON-plain: those given, and samples for the graph's others.
+
+    Raises ChaosUsage for an effect of which neither is known.
+    """
     results = _json(path, "--results") if path else {}
     if not isinstance(results, dict):
         raise ChaosUsage(
@@ -113,7 +117,7 @@ def read_results(path: Path | None, graph: RegisteredGraph) -> dict[str, Any]:
             if name in results:
                 result_of(function, results[name])
             else:
-                sample_of(function, name)
+                results[name] = plain(sample_of(function, name))
         except NoSample as exc:
             raise no_result(name, str(exc)) from None
     return results

@@ -64,16 +64,16 @@ def words(verdict: Verdict, node: str) -> str:
 def show(report: Report, console: Console) -> None:
     """The table, and what it can't hold."""
     table = Table()
-    for heading in ("node", "verdict", "what", "where", "in"):
-        table.add_column(heading, overflow="fold", no_wrap=heading == "node")
+    for heading in ("node", "verdict", "where", "what"):
+        table.add_column(heading, overflow="fold", no_wrap=heading in ("node", "where"))
     for node in report.verdict.nodes:
         faults = report.verdict.of(node)
         if not faults:
-            table.add_row(Text(node), Text("safe", style="green"), "", "", "")
+            table.add_row(Text(node), Text("safe", style="green"), "", "")
         for fault in faults:
             kind = Text(_VERDICTS[fault.kind], style="bold red")
-            cells = (Text(t) for t in (said(fault), fault.where, shown_in(fault)))
-            table.add_row(Text(node), kind, *cells)
+            what = f"{said(fault)} ({shown_in(fault)})"
+            table.add_row(Text(node), kind, Text(fault.where), Text(what))
     console.print(Group(table, *(Text(line) for line in closing(report))))
 
 

@@ -113,7 +113,10 @@ def _fields(declared: Any) -> dict[str, Any] | None:
 
 def _leaf(declared: Any, name: str) -> Any:
     """The first of some plain values that the type takes."""
-    adapter = TypeAdapter(declared)
+    try:
+        adapter = TypeAdapter(declared)
+    except PydanticUserError:
+        raise NoSample(f"{name}: no simple value of {declared!r} is known") from None
     values = (name, True, 1, "1", "2026-01-01", "2026-01-01T00:00:00Z", "00:00:01")
     ordered = (True, *values) if declared is bool else values
     for value in (*ordered, "00000000-0000-4000-8000-000000000001"):

@@ -180,15 +180,12 @@ class Trial:
             if effect.state != "intent":
                 continue
             happened = effect.request_id in sent
-            result = self._answers_of(effect.name) if happened else None
+            result = self._stage.results.get(effect.name) if happened else None
             try:
                 fleet.resolve(run.thread_id, effect.request_id, happened, result)
             except ProducerError as error:
                 run.error = error.message
             run.resolved.append(effect.name)
-
-    def _answers_of(self, effect: str) -> Any:
-        return self._stage.results.get(effect)
 
     def _give_up(self, runs: Iterable[Run]) -> None:
         for run in runs:

@@ -1,0 +1,1 @@
+"""Chaos: attacks on graphs, the shipped one and a user's own, and what is said of them."""
