@@ -1,20 +1,29 @@
 """Flower behind the fleet's configuration, as a process, by HTTP."""
 
 import base64
+import json
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+from celery import Celery
 
 from infra.devservers import Stack
-from tests.harness import ROOT, Broker, clean_environment, eventually
+from producers import Fleet
+from tests.harness import ROOT, Broker, Shop, clean_environment, eventually
+from tests.worker_processes import Workers
 
 CONF = ROOT / "infra" / "docker" / "flower.py"
 LOGIN = "ann:s3cret"
+PHONE, MASKED = "13812341234", "138****1234"
 
 
 def command(*options: str) -> list[str]:
@@ -95,3 +104,68 @@ def test_flower_does_not_start_without_a_login(
     assert done.returncode == 1
     assert "error: Flower has no login" in done.stderr and "Traceback" not in done.stderr
     assert "FLOWER_LOGIN_FILE" in done.stderr
+
+
+@contextmanager
+def events_of(broker: Broker) -> Iterator[list[dict[str, Any]]]:
+    """Celery's events, as they come, until the block ends."""
+    seen: list[dict[str, Any]] = []
+    ended = threading.Event()
+
+    def listen() -> None:
+        with Celery(broker=broker.url) as app, app.connection_for_read() as connection:
+            receiver = app.events.Receiver(connection, handlers={"*": seen.append})
+            with receiver.consumer_context() as (own, *_):
+                while not ended.is_set():
+                    with suppress(TimeoutError):
+                        own.drain_events(timeout=0.2)
+
+    listener = threading.Thread(target=listen, daemon=True)
+    listener.start()
+    try:
+        yield seen
+    finally:
+        ended.set()
+        listener.join(10)
+
+
+def pages(flower: str, worker: str) -> str:
+    """All that Flower shows of tasks and of the worker."""
+    tasks = json.loads(answer(f"{flower}/api/tasks")[1])
+    paths = ["/api/tasks", f"/api/workers?refresh=1&workername={worker}", f"/worker/{worker}"]
+    paths += [f"{path}/{task}" for task in tasks for path in ("/task", "/api/task/info")]
+    table = b"draw=1&start=0&length=10&search[value]=&order[0][column]=0&order[0][dir]=asc"
+    found = [answer(flower + path) for path in paths]
+    found += [answer(flower + "/tasks/datatable", data=table + b"&columns[0][data]=name")]
+    assert {status for status, _ in found} == {200}
+    return "\n".join(text for _, text in found)
+
+
+def test_a_phone_number_as_key_is_masked_in_flower_and_in_events(
+    flower: str, fleet: Fleet, broker: Broker, shop: Shop, workers: Workers
+) -> None:
+    """In arguments and results, while the turn runs and when it has ended; nor is a password."""
+    password = urlsplit(broker.url).password
+    assert password
+    shop.call("PUT", f"/admin/orders/{PHONE}", user_id="u_42", amount="141.50")
+    shop.fault("refunds", "hold_after", order_id=PHONE)
+    with events_of(broker) as events:
+        worker = workers.start("-E", concurrency=1)
+        eventually(lambda: worker.name in answer(f"{flower}/api/workers?refresh=1")[1], 20, 0.5)
+        eventually(lambda: any(event["type"] == "worker-heartbeat" for event in events), 20)
+        fleet.submit("refund", PHONE, {"user_id": "u_42"})
+        eventually(lambda: shop.held(PHONE))
+        eventually(lambda: f"refund:{MASKED}" in answer(f"{flower}/api/tasks")[1])
+        running = pages(flower, worker.name)
+        shop.release()
+        assert fleet.wait(f"refund:{PHONE}", 20).status == "done"
+        eventually(lambda: "outcome" in answer(f"{flower}/api/tasks")[1])
+        ended = pages(flower, worker.name)
+        eventually(lambda: any(event["type"] == "task-succeeded" for event in events))
+    told = json.dumps(events, default=str)
+    (succeeded,) = [event for event in events if event["type"] == "task-succeeded"]
+    (received,) = [event for event in events if event["type"] == "task-received"]
+    assert MASKED in received["args"] and MASKED in succeeded["result"]
+    assert MASKED in running and MASKED in ended
+    for text in (told, running, ended):
+        assert PHONE not in text and password not in text
