@@ -10,21 +10,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .errors import (
+    AmendmentRefused,
     AnswerRefused,
+    EffectInDoubt,
     FleetUnavailable,
     InvalidInput,
     InvalidKey,
     InvalidPayload,
     MessageConflict,
     NotConfigured,
+    NothingToDo,
     NotInDoubt,
     NotMigrated,
     OutcomeUnknown,
     ProducerError,
     QuestionOpen,
+    ThreadBusy,
     ThreadExists,
+    UnknownCheckpoint,
     UnknownGraph,
     UnknownThread,
+    UnknownWorker,
     WaitTimeout,
 )
 
@@ -34,7 +40,9 @@ if TYPE_CHECKING:
     from .status import Receipt, ThreadStatus
 
 __all__ = [
+    "AmendmentRefused",
     "AnswerRefused",
+    "EffectInDoubt",
     "Fleet",
     "FleetUnavailable",
     "InvalidInput",
@@ -44,15 +52,19 @@ __all__ = [
     "NotConfigured",
     "NotInDoubt",
     "NotMigrated",
+    "NothingToDo",
     "OutcomeUnknown",
     "ProducerError",
     "QuestionOpen",
     "Receipt",
     "Start",
+    "ThreadBusy",
     "ThreadExists",
     "ThreadStatus",
+    "UnknownCheckpoint",
     "UnknownGraph",
     "UnknownThread",
+    "UnknownWorker",
     "WaitTimeout",
 ]
 

@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import typer.main
 
+import producers
+from producers import errors
 from producers.cli import app
 
 ROOT = Path(__file__).parents[2]
@@ -63,6 +65,14 @@ def test_commands_that_are_shown_exist(page: Path) -> None:
     known = {*typer.main.get_command(app).commands, "test", "chaos"}  # type: ignore[attr-defined]
     shown = re.findall(r"(?:^ {4}|`)(?:\./)?fleet ([a-z]+)\b", page.read_text(), re.MULTILINE)
     assert set(shown) <= known
+
+
+@of_each_page
+def test_errors_that_are_named_can_be_imported_from_producers(page: Path) -> None:
+    """As a service catches them, with the thin client too."""
+    known = {name for name, kind in vars(errors).items() if isinstance(kind, type)}
+    named = known & set(re.findall(r"`(\w+)`", page.read_text()))
+    assert {name for name in named if not hasattr(producers, name)} == set()
 
 
 def test_the_readme_leads_to_every_page() -> None:
