@@ -19,6 +19,7 @@ import psycopg
 from graphs.control import Control
 from infra.settings import Settings
 from workers.claim import Claim
+from workers.excuses import Excuses
 from workers.hung import hung
 
 log = logging.getLogger("fleet.keeper")
@@ -44,6 +45,8 @@ class Keeper:
         self._pulse_interval = settings.pulse_interval
         self._turn_timeout = settings.turn_timeout
         self._grace = settings.hung_grace
+        #: Of this slot's turns.
+        self.excuses = Excuses(settings)
         self._watch: _Watch | None = None
         # So that a node which returns at the last moment has its process to itself.
         self._lock = threading.Lock()
@@ -67,6 +70,7 @@ class Keeper:
     def _run(self) -> None:
         while True:
             time.sleep(self._flush_after)
+            self.excuses.pay()
             watch = self._watch
             if watch is None:
                 continue
@@ -88,6 +92,8 @@ class Keeper:
         except (Control, psycopg.Error) as exc:
             log.info("nothing more is written for %s: %s", claim.thread_id, exc)
             # Where the session still lives, the sweep ends it for want of progress.
+            if claim.lost:
+                self.excuses.owe(claim)
             patience = self._grace if claim.lost else self._turn_timeout + self._grace
             watch.until = time.monotonic() + patience
 

@@ -76,6 +76,8 @@ class Turn:
         except (ClaimLost, WriteRefused) as lost:
             # Whatever lock this session still holds goes with it.
             self.slot.disconnect()
+            if self.claim.lost:
+                self.slot.keeper.excuses.owe(self.claim)
             self.outcome = Outcome(Kind.LOST, str(lost))
             log.warning("turn of %s lost: %s", self.claimed.thread_id, lost)
             return None

@@ -11,3 +11,8 @@ SELECT set_config(%(name)s, %(value)s, false);
 
 -- name: cancel_requested
 SELECT cancel_requested FROM fleet.threads WHERE thread_id = %s;
+
+-- A turn of the message lost its session, not its process: see workers.excuses.
+-- name: excuse
+UPDATE fleet.messages SET crashes = crashes - 1
+WHERE thread_id = %s AND seq = %s AND status IN ('pending', 'claimed', 'in_doubt') AND crashes > 0;

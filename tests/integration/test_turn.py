@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from graphs.registry import Registry
+from infra import failpoints
 from infra.migrate import register_graphs
 from infra.settings import get_settings
 from producers import Fleet
 from tests.harness import Database, Shop, eventually
+from workers.claim import Claim
 from workers.drain import drain
+from workers.excuses import Excuses
 from workers.slot import Slot
 
 #: Graphs of a node that ends with an error no `except Exception` sees.
@@ -80,6 +83,34 @@ def test_a_lost_session_ends_the_turn_and_the_next_one_has_a_new_session(
     assert done[-1]["outcome"] == "done"
     assert slot.connection().info.backend_pid != before
     assert shop.refunds(order) == 1
+
+
+def test_a_message_that_keeps_losing_its_session_is_not_quarantined(
+    slot: Slot, fleet: Fleet, database: Database, shop: Shop
+) -> None:
+    """Postgres may restart more often than a process may die: each loss is taken back."""
+    most = slot.settings.max_crashes
+    order = shop.new_order("20.00")
+    thread_id = fleet.submit("refund", order, {"user_id": "u_42"}).thread_id
+    failpoints.arm(f"effect.after_call=disconnect:::{most + 1}")
+    for _ in range(most + 1):
+        (turn,) = drain(slot, thread_id)[:1]
+        assert turn["outcome"] == "lost"
+        eventually(lambda: database.value("SELECT crashes FROM fleet.messages") == 0)
+    failpoints.arm("")
+    assert drain(slot, thread_id)[-1]["outcome"] == "done"
+    assert shop.refunds(order) == 1
+
+
+def test_a_turn_that_was_stopped_for_want_of_progress_stays_counted(
+    slot: Slot, fleet: Fleet, database: Database, shop: Shop
+) -> None:
+    """Its session went because of it."""
+    excuses = Excuses(slot.settings.model_copy(update={"turn_timeout": 0.0}))
+    thread_id = fleet.submit("refund", shop.new_order("20.00"), {"user_id": "u_42"}).thread_id
+    excuses.owe(Claim(slot.connection(), slot.claim(thread_id)))
+    excuses.pay()
+    assert database.value("SELECT crashes FROM fleet.messages") == 1
 
 
 @pytest.fixture

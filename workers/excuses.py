@@ -1,0 +1,62 @@
+"""Turns that lost their session while their process lived: no crashes of their messages.
+
+A claim counts a crash ahead, and an orderly end takes it back. A turn whose session Postgres
+has dropped can't end in order, so that a restart of Postgres, or three, would count out
+messages with nothing wrong about them. The count is taken back on a session of its own, as
+soon as Postgres answers. What stays counted: a process that died, and a turn that was
+stopped for want of progress.
+"""
+
+import logging
+import threading
+import time
+from collections import deque
+
+import psycopg
+
+from infra.errors import FleetError
+from infra.postgres import connect
+from infra.settings import Settings
+from infra.sql import query
+from workers.claim import Claim
+
+log = logging.getLogger("fleet.excuses")
+
+#: Seconds between two attempts while Postgres is away.
+_PAUSE = 1.0
+
+
+class Excuses:
+    """What one slot owes to messages; filled by its turns and its keeper, paid by the latter."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._owed: deque[tuple[str, int, int]] = deque()
+        self._known: set[int] = set()
+        self._lock = threading.Lock()
+        self._not_before = 0.0
+
+    def owe(self, claim: Claim) -> None:
+        """The claim's session is gone, and this process is not. Counts once a claim."""
+        if claim.last_barrier_age() >= self._settings.turn_timeout:
+            return
+        claimed = claim.claimed
+        with self._lock:
+            if claimed.epoch not in self._known:
+                self._known.add(claimed.epoch)
+                self._owed.append((claimed.thread_id, claimed.seq, claimed.epoch))
+
+    def pay(self) -> None:
+        """Take back what is owed. While Postgres is away it stays owed."""
+        if not self._owed or time.monotonic() < self._not_before:
+            return
+        try:
+            url = self._settings.require_postgres()
+            with connect(url, "fleet-excuses") as conn:
+                while self._owed:
+                    conn.execute(query("excuse"), self._owed[0][:2])
+                    with self._lock:
+                        self._known.discard(self._owed.popleft()[2])
+        except (FleetError, psycopg.Error) as exc:
+            log.info("a lost session is not yet taken back from a crash count: %s", exc)
+            self._not_before = time.monotonic() + _PAUSE
