@@ -13,6 +13,7 @@ import redis
 
 from infra.devservers import Stack
 from producers import Fleet, FleetUnavailable
+from producers.chaos.proxy import Proxy
 from tests.acceptance.servers import Servers, claimed_anew, claims
 from tests.acceptance.standing import (
     ABOVE,
@@ -23,7 +24,6 @@ from tests.acceptance.standing import (
     refunded_and_notified_once,
 )
 from tests.harness import ROOT, Broker, Database, Shop, eventually
-from tests.proxy import Proxy
 from tests.worker_processes import Worker, Workers
 
 GRAPHS = ROOT / "tests" / "graphs" / "langgraph.json"

@@ -7,6 +7,7 @@ import pytest
 from graphs.registry import Registry
 from infra.migrate import migrate
 from producers import Fleet, FleetUnavailable
+from producers.chaos.proxy import Proxy
 from tests.acceptance.servers import Servers, Standby, claimed_anew, claims
 from tests.acceptance.standing import (
     ABOVE,
@@ -16,7 +17,6 @@ from tests.acceptance.standing import (
     start,
 )
 from tests.harness import ROOT, Broker, Database, Shop, eventually
-from tests.proxy import Proxy
 from tests.worker_processes import Workers
 
 #: Seconds from the return of Postgres until each turn has gone on.

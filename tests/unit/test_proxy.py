@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.proxy import Proxy
+from producers.chaos.proxy import Proxy
 
 on_linux = pytest.mark.skipif("sys.platform != 'linux'", reason="drops packets by a Linux filter")
 

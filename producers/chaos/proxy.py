@@ -1,7 +1,7 @@
 """A TCP proxy between a process under test and one of its servers, that fails as networks do.
 
-    with Proxy(database.url) as network:
-        workers.start(postgres_url=network.url)
+    with Proxy(server_url) as network:
+        start(postgres_url=network.url)
         network.black_hole()
 
 A mode is that of all connections through one proxy, open and new. Processes that are to
