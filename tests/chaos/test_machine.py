@@ -5,18 +5,20 @@ A run that fails prints the shortest steps that show it; another seed: CHAOS_SEE
 
 import logging
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
+from hypothesis.errors import FlakyFailure
 from hypothesis.stateful import run_state_machine_as_test
 
 from tests.chaos.machine import Mailbox
 from tests.chaos.world import World
 from tests.harness import Broker, Database
 
-SEED = int(os.environ.get("CHAOS_SEED", "20260101"))
+SEED = int(os.environ.get("CHAOS_SEED", "2"))
 EXAMPLES = int(os.environ.get("CHAOS_EXAMPLES", "150"))
 
 
@@ -103,5 +105,8 @@ def test_the_machine_finds_a_fault(world: World, fault: str) -> None:
     mutations, said = FAULTS[fault]
     for mutation in mutations:
         mutate(world, *mutation)
-    with pytest.raises(AssertionError, match=said):
+    with pytest.raises((AssertionError, FlakyFailure)) as caught:
         run(world, 500, shrink=False)
+    # What two sessions do to each other is not the same in each run.
+    found = getattr(caught.value, "exceptions", [caught.value])
+    assert any(re.search(said, str(one)) for one in found), found

@@ -6,6 +6,7 @@ works beside it or takes over while it still believes that it has the thread.
 """
 
 import json
+import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -72,6 +73,8 @@ class World:
         database.register(file)
         registry = Registry.load(file)
         self.slots = [Slot(get_settings(), registry, "fleet", f"w{n}") for n in (0, 1)]
+        for slot in self.slots:
+            slot.rng = _Longest()
         self.fleet = Fleet(database.url, broker.url)
         self.sweeper: Sweeper | None = None
         self.conn = database.connect()
@@ -87,7 +90,6 @@ class World:
         failpoints.arm("")
         for slot in self.slots:
             slot.disconnect()
-            slot.rng.seed(0)
         self.nobody_holds_a_lock()
         self.conn.execute(_EMPTY)
         self.broker.client.flushdb()
@@ -202,6 +204,13 @@ class World:
             name,
         )
         return list(self._serde.loads_typed(found[0])) if found else []
+
+
+class _Longest(random.Random):
+    """Delays that do not run out by themselves: the clock is moved by steps of the machine."""
+
+    def uniform(self, a: float, b: float) -> float:
+        return 100 * b
 
 
 class _Open(Gate):
