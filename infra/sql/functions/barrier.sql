@@ -65,6 +65,10 @@ BEGIN
         WHERE effect_key = v_key AND request_id = r->>0 AND state = 'intent';
         RETURN;
     END IF;
+    IF r->>1 NOT IN ('done', 'failed', 'unstorable') THEN
+        RAISE EXCEPTION '% is no state of an effect that has ended', r->>1
+            USING ERRCODE = 'check_violation';
+    END IF;
     UPDATE fleet.effects SET state = r->>1, result_type = r->>2,
         result = v_result, error = nullif(r->5, 'null'),
         attempts = greatest(attempts, (r->>6)::integer), finished_at = v_now
@@ -144,6 +148,10 @@ DECLARE
     e     fleet.effects;
     v_now timestamptz := fleet.now();
 BEGIN
+    IF i->>'policy' NOT IN ('resend', 'lookup', 'park') THEN
+        RAISE EXCEPTION '% is no policy of an effect', i->>'policy'
+            USING ERRCODE = 'check_violation';
+    END IF;
     IF i->>'effect_key' IS NOT NULL THEN
         r := fleet.intend_keyed(p_thread, i);
         IF r.state = 'busy' THEN

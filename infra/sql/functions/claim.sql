@@ -79,24 +79,25 @@ CREATE OR REPLACE FUNCTION fleet.claim_row(t fleet.threads, p_owner text, p_max_
 RETURNS fleet.claimed
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    c      fleet.claimed;
-    msg    fleet.messages;
-    v_more boolean;
-    v_cp   text;
-    v_now  timestamptz := fleet.now();
+    c     fleet.claimed;
+    msg   fleet.messages;
+    first record;
+    v_cp  text;
+    v_now timestamptz := fleet.now();
 BEGIN
     IF t.cancel_requested THEN
         PERFORM fleet.call_off(t.thread_id);
         c.result := 'cancelled';
     ELSE
-        SELECT * INTO msg FROM fleet.messages
-        WHERE thread_id = t.thread_id AND status IN ('pending', 'claimed', 'in_doubt', 'dead')
-        ORDER BY seq LIMIT 1;
-        v_more := msg.seq IS NOT NULL AND EXISTS (
-            SELECT FROM fleet.messages
-            WHERE thread_id = t.thread_id AND seq > msg.seq
-              AND status IN ('pending', 'claimed', 'in_doubt', 'dead'));
-        IF v_more THEN
+        SELECT m AS msg, EXISTS (
+            SELECT FROM fleet.messages n
+            WHERE n.thread_id = m.thread_id AND n.seq > m.seq
+              AND n.status IN ('pending', 'claimed', 'in_doubt', 'dead')) AS more
+        INTO first FROM fleet.messages m
+        WHERE m.thread_id = t.thread_id AND m.status IN ('pending', 'claimed', 'in_doubt', 'dead')
+        ORDER BY m.seq LIMIT 1;
+        msg := first.msg;
+        IF first.more THEN
             msg := fleet.head_of_line(t.thread_id, msg);
         END IF;
         -- What stands in the way of a turn at this message.
@@ -126,25 +127,29 @@ BEGIN
     WHERE thread_id = t.thread_id;
     UPDATE fleet.messages SET status = 'claimed', crashes = crashes + 1, claimed_epoch = t.epoch
     WHERE thread_id = t.thread_id AND seq = msg.seq;
-    v_cp := fleet.checkpoint_thread(t.thread_id, t.generation);
-    SELECT 'claimed', t.thread_id, t.tenant, t.graph, t.key, t.generation, t.epoch, t.fingerprint,
+    c := ROW('claimed', t.thread_id, t.tenant, t.graph, t.key, t.generation, t.epoch, t.fingerprint,
         t.checkpoint_clock, msg.seq, msg.message_id, msg.kind, msg.payload, msg.crashes + 1,
         msg.failures, extract(epoch FROM v_now - msg.first_failed_at),
-        cp.checkpoint, cp.checkpoint_id, cp.parent_checkpoint_id, cp.metadata,
-        (SELECT array_agg(ARRAY[convert_to(b.channel, 'UTF8'), convert_to(b.type, 'UTF8'), b.blob])
-         FROM jsonb_each_text(cp.checkpoint->'channel_versions') AS v(channel, version)
-         JOIN checkpoint_blobs b ON b.thread_id = v_cp AND b.checkpoint_ns = ''
-            AND b.channel = v.channel AND b.version = v.version),
-        (SELECT array_agg(ARRAY[convert_to(w.task_id, 'UTF8'), convert_to(w.channel, 'UTF8'),
-            convert_to(coalesce(w.type, ''), 'UTF8'), w.blob, convert_to(w.task_path, 'UTF8'),
-            convert_to(w.idx::text, 'UTF8')])
-         FROM checkpoint_writes w
-         WHERE w.thread_id = v_cp AND w.checkpoint_ns = '' AND w.checkpoint_id = cp.checkpoint_id)
-    INTO c
-    FROM (VALUES (1)) AS one LEFT JOIN LATERAL (
-        SELECT * FROM checkpoints
-        WHERE thread_id = v_cp AND checkpoint_ns = '' ORDER BY checkpoint_id DESC LIMIT 1
-    ) AS cp ON true;
+        NULL, NULL, NULL, NULL, NULL, NULL)::fleet.claimed;
+    v_cp := fleet.checkpoint_thread(t.thread_id, t.generation);
+    SELECT k.checkpoint, k.checkpoint_id, k.parent_checkpoint_id, k.metadata
+    INTO c.checkpoint, c.checkpoint_id, c.parent_checkpoint_id, c.metadata
+    FROM checkpoints k
+    WHERE k.thread_id = v_cp AND k.checkpoint_ns = '' ORDER BY k.checkpoint_id DESC LIMIT 1;
+    IF FOUND THEN
+        SELECT
+            (SELECT array_agg(ARRAY[convert_to(b.channel, 'UTF8'), convert_to(b.type, 'UTF8'), b.blob])
+             FROM jsonb_each_text(c.checkpoint->'channel_versions') AS v(channel, version)
+             JOIN checkpoint_blobs b ON b.thread_id = v_cp AND b.checkpoint_ns = ''
+                AND b.channel = v.channel AND b.version = v.version),
+            (SELECT array_agg(ARRAY[convert_to(w.task_id, 'UTF8'), convert_to(w.channel, 'UTF8'),
+                convert_to(coalesce(w.type, ''), 'UTF8'), w.blob, convert_to(w.task_path, 'UTF8'),
+                convert_to(w.idx::text, 'UTF8')])
+             FROM checkpoint_writes w
+             WHERE w.thread_id = v_cp AND w.checkpoint_ns = ''
+               AND w.checkpoint_id = c.checkpoint_id)
+        INTO c.channel_values, c.pending_writes;
+    END IF;
     RETURN c;
 END $$;
 

@@ -14,6 +14,10 @@ DECLARE
     v_crashed boolean := coalesce((p_end->>'crashed')::boolean, false);
     v_now     timestamptz := fleet.now();
 BEGIN
+    IF p_end->>'message' NOT IN ('pending', 'in_doubt', 'done', 'dead', 'dropped', 'cancelled') THEN
+        RAISE EXCEPTION '% is no status of a message that was worked on', p_end->>'message'
+            USING ERRCODE = 'check_violation';
+    END IF;
     UPDATE fleet.messages SET
         status = p_end->>'message',
         crashes = crashes - (NOT v_crashed)::integer,
@@ -99,6 +103,11 @@ DECLARE
     v_cancel boolean;
     v_now    timestamptz := fleet.now();
 BEGIN
+    IF p_end->>'thread' NOT IN (
+        'idle', 'waiting', 'in_doubt', 'failed', 'incompatible', 'done', 'cancelled') THEN
+        RAISE EXCEPTION '% is no status of a thread after a turn', p_end->>'thread'
+            USING ERRCODE = 'check_violation';
+    END IF;
     -- The fence of a barrier and the thread's end in one update.
     UPDATE fleet.threads SET status = p_end->>'thread', last_error = p_end->>'error',
         fingerprint = coalesce(nullif(p_end->'fingerprint', 'null'), fingerprint),
