@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import operator
 from collections import deque
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time, timedelta
@@ -28,6 +29,8 @@ _SETS = (set, frozenset)
 def clean(value: Any) -> Any:
     """The value with NUL and lone surrogates in text replaced by U+FFFD, and NaN and
     infinities by None, at any depth. The same object when there was nothing to replace."""
+    if type(value) is str:
+        return clean_text(value)
     if value is None or isinstance(value, bool | int | bytes | Decimal | Enum):
         return value
     if isinstance(value, str):
@@ -35,10 +38,11 @@ def clean(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        pairs = [(k, v, clean(k), clean(v)) for k, v in value.items()]
-        if all(k is k2 and v is v2 for k, v, k2, v2 in pairs):
-            return value
-        return {k2: v2 for _, _, k2, v2 in pairs}
+        cleaned = {clean(k): clean(v) for k, v in value.items()}
+        same = all(map(operator.is_, value, cleaned)) and all(
+            map(operator.is_, value.values(), cleaned.values())
+        )
+        return value if same and len(value) == len(cleaned) else cleaned
     if isinstance(value, (*_SEQUENCES, *_SETS)):
         return _clean_items(value)
     return _clean_fields(value)
@@ -48,6 +52,8 @@ def clean_text(text: str) -> str:
     """The text without NUL and lone surrogates."""
     if "\x00" in text:
         text = text.replace("\x00", _REPLACEMENT)
+    if text.isascii():
+        return text
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -56,10 +62,9 @@ def clean_text(text: str) -> str:
 
 
 def _clean_items(value: Any) -> Any:
-    items = [(item, clean(item)) for item in value]
-    if all(a is b for a, b in items):
+    cleaned = [clean(item) for item in value]
+    if all(map(operator.is_, value, cleaned)):
         return value
-    cleaned = [b for _, b in items]
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*cleaned)
     return type(value)(cleaned)
@@ -165,7 +170,19 @@ def plain(value: Any) -> Any:
 
     Decimals and times become text, objects their fields, anything else its ``str``.
     """
-    value = clean(value)
+    return _plain(clean(value))
+
+
+def _plain(value: Any) -> Any:
+    """Of a value that `clean` gave; what it does not look into goes through `plain` again."""
+    # First what payloads mostly are.
+    kind = type(value)
+    if kind is str:
+        return value
+    if kind is dict:
+        return {k if isinstance(k, str) else str(k): _plain(v) for k, v in value.items()}
+    if kind is list:
+        return [_plain(v) for v in value]
     match value:
         case None | bool() | float():
             return value
@@ -179,9 +196,9 @@ def plain(value: Any) -> Any:
         case dict() | Mapping():
             return {k if isinstance(k, str) else str(k): plain(v) for k, v in value.items()}
         case list() | tuple() | deque() if not hasattr(value, "_fields"):
-            return [plain(v) for v in value]
+            return [_plain(v) for v in value]
         case set() | frozenset():
-            return sorted((plain(v) for v in value), key=lambda v: json.dumps(v, sort_keys=True))
+            return sorted((_plain(v) for v in value), key=lambda v: json.dumps(v, sort_keys=True))
         case tuple():
             return plain(value._asdict())  # type: ignore[attr-defined]
         case datetime() | date() | time():

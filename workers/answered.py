@@ -4,6 +4,7 @@ A subgraph with ``checkpointer=False`` keeps no place to which an answer could l
 anew, and asks again under another id. Such a question would be asked for ever.
 """
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,6 +31,9 @@ class AnsweredSaver(FleetSaver):
     ) -> None:
         self.taken = self.taken or any(channel == _RESUME for channel, _ in writes)
         super().put_writes(config, writes, task_id, task_path)
+
+    # LangGraph looks at it in each run.
+    put_writes.__signature__ = inspect.signature(put_writes)  # type: ignore[attr-defined]
 
 
 def reached(step: Any, outcome: Outcome, saver: AnsweredSaver) -> Outcome:

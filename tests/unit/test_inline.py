@@ -1,5 +1,6 @@
 """The contract with LangGraph that the inline saves rely on."""
 
+import inspect
 import operator
 import threading
 from typing import Annotated, Any, TypedDict
@@ -7,8 +8,10 @@ from typing import Annotated, Any, TypedDict
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.pregel import _executor
+from langgraph.pregel._checkpoint import put_writes_accepts_task_path
 
 from workers import inline
+from workers.answered import AnsweredSaver
 
 
 class State(TypedDict):
@@ -57,3 +60,10 @@ def test_foreign_savers_keep_their_threads() -> None:
     main = threading.current_thread().name
     assert main not in savers and len(savers) >= 2
     assert main not in seen and len(seen) == 2
+
+
+def test_langgraph_gives_the_saver_the_path_of_a_task() -> None:
+    """It looks at the saver's signature, which is kept at hand."""
+    assert put_writes_accepts_task_path(AnsweredSaver.put_writes)
+    bound = object.__new__(AnsweredSaver).put_writes
+    assert [*inspect.signature(bound).parameters] == ["config", "writes", "task_id", "task_path"]
