@@ -1,8 +1,9 @@
 """The wake-up: a Celery task message, written to the broker without Celery.
 
 "Thread X has mail": task `fleet.turns`, args [thread_id]. It says nothing that must not
-be lost. The client and the workers publish it with the same Lua script: one round trip
-counts what the queue holds already and pushes only below the limit.
+be lost. The client and the workers look what the queue holds already, which under load is
+enough, and publish with the same Lua script, which looks again and pushes only below the
+limit.
 
 The envelope is Celery's message protocol 2 as kombu's Redis transport stores it
 (https://docs.celeryq.dev/en/stable/internals/protocol.html#version-2; kombu 5.7
@@ -111,7 +112,10 @@ def message(queue: str, thread_id: str) -> str:
 
 
 def push(client: "redis.Redis", wakes: Sequence[Wake]) -> int:
-    """Publish in one round trip; how many the queues took. Raises redis' RedisError."""
+    """Publish; how many the queues took. Raises redis' RedisError."""
+    limited = {wake.queue for wake in wakes if wake.wake_limit < NO_LIMIT}
+    held = {queue: int(client.llen(queue)) for queue in limited}
+    wakes = [wake for wake in wakes if held.get(wake.queue, 0) < wake.wake_limit]
     if not wakes:
         return 0
     keys = [wake.queue for wake in wakes]
