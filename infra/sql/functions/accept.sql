@@ -30,10 +30,13 @@ BEGIN
         answered_by = m->>'answered_by', answered_at = fleet.now()
     WHERE thread_id = p_thread AND question_id = m->>'question_id'
       AND status = 'open' AND (expires_at IS NULL OR expires_at > fleet.now())
-      -- A restart that waits for its turn takes the question with it.
+      -- A restart that waits for its turn takes the question with it. (In the words of
+      -- messages_open: by 'pending' alone Postgres may read all mail that is due.)
       AND NOT EXISTS (
           SELECT FROM fleet.messages
-          WHERE thread_id = p_thread AND status = 'pending' AND restarts);
+          WHERE thread_id = p_thread AND restarts
+            AND status IN ('pending', 'claimed', 'in_doubt', 'dead')
+            AND status NOT IN ('claimed', 'in_doubt', 'dead'));
     IF FOUND THEN
         RETURN NULL;
     END IF;

@@ -209,7 +209,9 @@ DECLARE
 BEGIN
     UPDATE fleet.threads SET progress_at = fleet.now(),
         checkpoint_clock = greatest(checkpoint_clock, p_rows->>'clock')
-    WHERE thread_id = p_thread AND epoch = p_epoch AND status = 'running'
+    -- The CASE keeps Postgres from looking the thread up by its status, among all that run
+    -- and all that have.
+    WHERE thread_id = p_thread AND epoch = p_epoch AND CASE status WHEN 'running' THEN true END
     RETURNING cancel_requested, checkpoint_clock INTO v_stop, v_clock;
     IF NOT FOUND THEN
         RAISE EXCEPTION 'epoch % no longer owns thread %', p_epoch, p_thread USING ERRCODE = 'FL001';
