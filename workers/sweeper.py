@@ -12,7 +12,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import psycopg
@@ -149,7 +149,7 @@ class Sweeper(threading.Thread):
                 failpoint("sweep.elected", lambda: str(self._me["worker"]))
             elif self._kicked.is_set():
                 self._kicked.clear()
-                self.wake_orphans()
+                self.wake_orphans(f"{self._me['worker']}:")
             else:
                 self._watch_leader()
         if self._leads:
@@ -190,20 +190,24 @@ class Sweeper(threading.Thread):
         metrics.tick(found["stuck"])
         return found
 
-    def wake_orphans(self) -> int:
-        """Wake somebody for each claimed message whose lock nobody holds."""
-        found = self._run("orphans")
+    def wake_orphans(self, owner: str = "") -> int:
+        """Wake somebody for each claimed message whose lock nobody holds; ``owner``: of those
+        whose name begins so. The others are the leader's, or each would be woken for twice."""
+        mine = {"owner": owner}
+        found = self._run("orphans", mine)
         if found:
             # A turn that is just ending has unlocked and not committed yet: look twice.
             time.sleep(_SECOND_LOOK)
-            found = [row for row in self._run("orphans") if row in found]
+            found = [row for row in self._run("orphans", mine) if row in found]
         now = time.monotonic()
         # By claim: a thread that loses its next worker too is woken at once again.
         claims = {f"{thread} {epoch}": (thread, queue) for thread, queue, epoch in found}
         self._orphans.keep({*claims})
+        limits = self._limits(queue for _, queue in claims.values()) if claims else {}
         for claim, (thread_id, queue) in claims.items():
-            if self._orphans.allowed(claim, now):
-                self._push(Wake(queue, thread_id, NO_LIMIT))
+            # Again only where the queue runs low: the first one may still lie in it.
+            limit = limits[queue] if claim in self._orphans.due else NO_LIMIT
+            if self._orphans.allowed(claim, now) and self._push(Wake(queue, thread_id, limit)):
                 self._orphans.note(claim, now)
                 metrics.woken("orphan")
                 log.warning("thread %s lost its worker: woken", thread_id)
@@ -213,7 +217,7 @@ class Sweeper(threading.Thread):
         """Wake for due mail, while the queue holds fewer wake-ups than slots can use."""
         now = time.monotonic()
         calls.keep({t for t, _ in found})
-        limits = dict(self._run("wake_limits", {"queues": [*{q for _, q in found}]}))
+        limits = self._limits(queue for _, queue in found)
         full: set[str] = set()
         for thread_id, queue in found:
             if queue in full or not calls.allowed(thread_id, now):
@@ -224,6 +228,10 @@ class Sweeper(threading.Thread):
             else:
                 full.add(queue)
         return len(found)
+
+    def _limits(self, queues: Iterable[str]) -> dict[str, int]:
+        """How many wake-ups each queue may hold."""
+        return dict(self._run("wake_limits", {"queues": [*set(queues)]}))
 
     def _push(self, wake: Wake) -> int:
         """Publish one wake-up; how many were taken."""

@@ -1,8 +1,10 @@
 -- name: orphans
--- Claimed messages whose thread lock nobody holds: their worker is gone.
+-- Claimed messages whose thread lock nobody holds: their worker is gone. owner: how the
+-- names of their claims' owners begin.
 SELECT m.thread_id, m.queue, m.claimed_epoch
 FROM fleet.threads t JOIN fleet.messages m USING (thread_id)
 WHERE t.status = 'running' AND m.status = 'claimed' AND NOT starts_with(m.queue, 'paused:')
+  AND starts_with(t.owner, %(owner)s)
   AND NOT EXISTS (
     SELECT FROM pg_locks l
     WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted

@@ -9,9 +9,11 @@ import psycopg
 import pytest
 
 from infra.settings import get_settings
+from producers.wakeup import NO_LIMIT, Wake, push
 from tests.harness import Broker, Database, eventually
 from tests.integration.mailbox import ask
 from tests.integration.test_claim import accept, claim_next, finish, take, take_over
+from workers.calls import Calls
 from workers.claim import Claim
 from workers.sweeper import Sweeper
 
@@ -60,6 +62,40 @@ def test_one_orphan_is_not_woken_at_every_tick(
     for _ in range(5):
         sweeper.tick()
     assert woken(broker) == ["refund:A"]
+
+
+def test_an_orphan_is_woken_again_only_where_the_queue_runs_low(
+    sweeper: Sweeper, database: Database, conn: Any, broker: Broker
+) -> None:
+    """Where workers die by the dozen, the first wake-up may lie in the queue for long."""
+    sweeper._orphans = Calls(0.0)
+    accept(conn, "A", "m1")
+    with database.connect() as victim:
+        take(victim, "A")
+    eventually(lambda: sweeper.tick()["orphans"])
+    push(broker.client, [Wake("fleet", "refund:B", NO_LIMIT)] * 20)
+    for _ in range(3):
+        sweeper.tick()
+    assert woken(broker).count("refund:A") == 1
+    broker.client.delete("fleet")
+    sweeper.tick()
+    assert woken(broker) == ["refund:A"]
+
+
+def test_who_does_not_lead_wakes_for_its_own_orphans_only(
+    settings_env: None, database: Database, conn: Any, broker: Broker
+) -> None:
+    """The leader sees to the others: two wake-ups for each would be one too many."""
+    accept(conn, "A", "m1")
+    with database.connect() as victim:
+        take(victim, "A")
+    candidate = Sweeper(get_settings(), "other@test", ["fleet"], 2, "prefork")
+    assert eventually(lambda: candidate._run("orphans", {"owner": ""}))
+    assert candidate.wake_orphans("other@test:") == 0
+    conn.execute("UPDATE fleet.threads SET owner = 'other@test:1:1'")
+    assert candidate.wake_orphans("other@test:") == 1
+    assert woken(broker) == ["refund:A"]
+    candidate._drop()
 
 
 def test_mail_that_nobody_was_woken_for_is(sweeper: Sweeper, conn: Any, broker: Broker) -> None:
