@@ -57,9 +57,9 @@ def drain(slot: Slot, thread_id: str) -> list[dict[str, Any]]:
         claimed = slot.claim_next()
     while claimed.result == "claimed":
         following = _serve(slot, claimed, done, last=budget.spent(len(done) + 1))
+        failpoint("drain.before_next", partial(_place, done))
         if following is None and budget.spent(len(done)):
             break
-        failpoint("drain.before_next", partial(_place, done))
         # The last look comes after the last commit: mail that came in between is seen.
         claimed = following or _claim_next(slot)
     if budget.spent(len(done)):
@@ -85,6 +85,8 @@ def _wait_for_gate() -> None:
 
 
 def _serve(slot: Slot, claimed: Claimed, done: list[dict[str, Any]], last: bool) -> Claimed | None:
+    # Also of what the end of the turn before has claimed.
+    failpoint("claim.after_commit", claimed.place)
     slot.tenant = claimed.tenant
     turn = Turn(slot, claimed)
     started = time.monotonic()

@@ -104,10 +104,7 @@ class Slot:
 
     def _claim(self, thread_id: str) -> Claimed:
         failpoint("claim.before_lock", lambda: thread_id)
-        found = claim(self.connection(), thread_id, self.owner, self.settings.max_crashes)
-        if found.result == "claimed":
-            failpoint("claim.after_commit", found.place)
-        return found
+        return claim(self.connection(), thread_id, self.owner, self.settings.max_crashes)
 
     def begin_with(self, queue: str) -> None:
         """Take due mail from this queue first: a wake-up came from it.
@@ -136,12 +133,9 @@ class Slot:
 
     def _claim_next(self) -> Claimed:
         failpoint("claim.before_next", lambda: self.queues[0])
-        found = claim_next(
+        return claim_next(
             self.connection(), self.queues[0], self.tenant, self.owner, self.settings.max_crashes
         )
-        if found.result == "claimed":
-            failpoint("claim.after_commit", found.place)
-        return found
 
     def due(self) -> Wake | None:
         """A wake-up for due mail of the first queue that has some."""

@@ -34,12 +34,14 @@ def check(
     acts: Iterable[Act],
     effects: Mapping[str, int],
     groups: Collection[int] = (),
+    abandoned: int = 0,
 ) -> Report:
     """Judge a run that has come to its end.
 
     conn: a session in autocommit mode. expected: by thread_id. acts: the provider's books.
     effects: how often each business key is to be in them; keys that are not named are not
-    to be there. groups: process groups that the run has started.
+    to be there. groups: process groups that the run has started. abandoned: wake-ups that
+    killed workers may have had in hand; the broker gives them out again in an hour.
     """
     given = list(acts)
     found = [
@@ -51,7 +53,7 @@ def check(
         *_rows("stale_write", mixed_runs(conn, sent)),
         *_order(conn),
         *_rows("inconsistent", conn.execute(query("check_halves")).fetchall()),
-        *rest.left(conn, broker, groups),
+        *rest.left(conn, broker, groups, abandoned),
     ]
     looked_at = {
         "messages": len(sent),

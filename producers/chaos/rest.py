@@ -19,13 +19,16 @@ _REPLIES = ".pidbox"
 
 
 def left(
-    conn: psycopg.Connection[Any], broker: "Redis | None", groups: Collection[int] = ()
+    conn: psycopg.Connection[Any],
+    broker: "Redis | None",
+    groups: Collection[int] = (),
+    abandoned: int = 0,
 ) -> list[Finding]:
     """What a fleet at rest should not have; see `producers.chaos.checker.check`."""
     return [
         *(Finding("left_lock", t, said) for t, said in conn.execute(query("check_locks"))),
         *_open_transactions(conn),
-        *([] if broker is None else _queued(broker)),
+        *([] if broker is None else _queued(broker, abandoned)),
         *_orphans(groups),
     ]
 
@@ -35,14 +38,14 @@ def _open_transactions(conn: psycopg.Connection[Any]) -> Iterator[Finding]:
         yield Finding("idle_in_transaction", "", f"{name} is {state}")
 
 
-def _queued(broker: "Redis") -> Iterator[Finding]:
+def _queued(broker: "Redis", abandoned: int) -> Iterator[Finding]:
     """Wake-ups in any queue, and those that a worker took and never settled."""
     for key in sorted(broker.scan_iter(count=1000)):
         name = key.decode() if isinstance(key, bytes) else str(key)
         kind = broker.type(key)
         waiting = broker.llen(key) if kind in (b"list", "list") and _REPLIES not in name else 0
         if name == "unacked":
-            waiting = broker.hlen(key)
+            waiting = max(0, broker.hlen(key) - abandoned)
         if waiting:
             yield Finding("queue_not_empty", "", f"{name} holds {waiting}")
 
