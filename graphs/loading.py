@@ -23,6 +23,7 @@ from langgraph.graph import StateGraph
 from langgraph.pregel import Pregel
 from langgraph.store.memory import InMemoryStore
 
+from graphs.copies import copied
 from graphs.masked_state import masked
 from graphs.opening import Await, Leave, entered, is_context, own_loop
 from infra.errors import RegistryError
@@ -128,7 +129,7 @@ def compiled(found: Any, name: str) -> Graph:
         update["checkpointer"] = None
     if isinstance(found.store, InMemoryStore) and not holds_anything(found.store):
         update["store"] = None
-    return found.copy(update) if update else found
+    return copied(found, update) if update else found
 
 
 def holds_anything(store: InMemoryStore) -> bool:

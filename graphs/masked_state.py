@@ -20,6 +20,7 @@ from langgraph.channels.ephemeral_value import EphemeralValue
 from langgraph.pregel import Pregel
 from langgraph.types import Command, Send
 
+from graphs.copies import copied
 from infra.masking import Rule, mask
 
 _MASKED = "_fleet_masked"
@@ -68,7 +69,7 @@ def masked(graph: "Pregel[Any, Any, Any, Any]", rule: Rule | None) -> "Pregel[An
             subgraph.nodes = _nodes(subgraph, rule)
             subgraph.channels = _channels(subgraph, rule)
             setattr(subgraph, _MASKED, rule)
-    return graph.copy({"nodes": _nodes(graph, rule), "channels": _channels(graph, rule)})
+    return copied(graph, {"nodes": _nodes(graph, rule), "channels": _channels(graph, rule)})
 
 
 def _nodes(graph: "Pregel[Any, Any, Any, Any]", rule: Rule) -> dict[str, Any]:

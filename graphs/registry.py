@@ -27,6 +27,7 @@ from langgraph.pregel import Pregel
 from langgraph.store.base import BaseStore
 
 from graphs import loading, reach
+from graphs.copies import copied
 from graphs.loading import Entry, Factory, Graph
 from graphs.opening import Await, Leave, nothing
 from graphs.schemas import input_schema
@@ -62,7 +63,7 @@ class RegisteredGraph:
         """With this store, unless it brought one of its own."""
         if self.graph.store is not None:
             return self
-        return replace(self, graph=self.graph.copy({"store": store}))
+        return replace(self, graph=copied(self.graph, {"store": store}))
 
     @cached_property
     def input_schema(self) -> dict[str, Any] | None:

@@ -9,8 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.runtime import RunControl
 from langgraph.types import Command
 
+from workers.claim import Claim
 from workers.outcomes import Kind, Outcome
 from workers.saver import FleetSaver
 
@@ -20,7 +23,14 @@ _RESUME = "__resume__"
 class AnsweredSaver(FleetSaver):
     """Notes whether a node has taken an answer."""
 
-    taken = False
+    def __init__(self, claim: Claim, serde: SerializerProtocol, control: RunControl) -> None:
+        super().__init__(claim, serde, control)
+        # LangGraph's strict mode runs a graph with a shallow copy of the saver.
+        self._taken: set[str] = set()
+
+    @property
+    def taken(self) -> bool:
+        return bool(self._taken)
 
     def put_writes(
         self,
@@ -29,7 +39,7 @@ class AnsweredSaver(FleetSaver):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        self.taken = self.taken or any(channel == _RESUME for channel, _ in writes)
+        self._taken.update(channel for channel, _ in writes if channel == _RESUME)
         super().put_writes(config, writes, task_id, task_path)
 
     # LangGraph looks at it in each run.
