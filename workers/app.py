@@ -28,6 +28,20 @@ def _refuse_greenlets(conf: Any = None, options: Any = None, **_: Any) -> None:
         )
 
 
+def _refuse_time_limits(conf: Any = None, options: Any = None, **_: Any) -> None:
+    """Celery's would end a process in the middle of a turn, or raise anywhere in it.
+
+    Such an end is no crash (the process is told to go), so nobody would ever give the message up.
+    """
+    for name in ("time_limit", "soft_time_limit"):
+        if (options or {}).get(name) or conf[f"task_{name}"]:
+            sys.exit(
+                f"error: the fleet can't run with Celery's --{name.replace('_', '-')}: it would "
+                "end turns in the middle. Leave it out; FLEET_TURN_TIMEOUT says how long a turn "
+                "may go on without progress, and an effect has its own timeout."
+            )
+
+
 def _log(
     loglevel: Any = None, logfile: str | None = None, colorize: bool | None = None, **_: Any
 ) -> None:
@@ -38,4 +52,5 @@ def _log(
 
 
 signals.celeryd_init.connect(_refuse_greenlets)
+signals.celeryd_init.connect(_refuse_time_limits)
 signals.setup_logging.connect(_log)
