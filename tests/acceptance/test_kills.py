@@ -10,11 +10,13 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from infra.devservers import Stack
 from producers import Fleet
 from producers.local.processes import slot_pid
+from tests.acceptance.commands import gone
 from tests.acceptance.standing import (
     ABOVE,
     BELOW,
@@ -239,11 +241,13 @@ def test_a_worker_killed_beside_an_idle_one_is_replaced_promptly(
     shop.release(by_worker[idle])
     fleet.wait(f"refund:{by_worker[idle]}", 30)
     epoch, since = fleet.status(f"refund:{lost}").epoch, time.monotonic()
+    pool = [psutil.Process(pid) for pid in dies.pool_pids()]
     if victim.startswith("parent"):
         os.kill(dies.pid, signal.SIGKILL)
     else:
         dies.kill()
     assert taken_over_after(database, lost, epoch, since) < promptly()
+    gone(pool)
     refunded_and_notified_once(shop, *orders)
     assert crashes(database, lost) == [1]
     assert leader(database) == idle.name
