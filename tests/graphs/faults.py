@@ -2,6 +2,7 @@
 
 asking    an agent's three tool calls in one message: two ask before they notify, one does not
 bare      a refund by a node that calls the shop with no word of ours
+stuck     an agent whose tool fails, of a model that refuses a call without its result
 failing   a node that fails with a megabyte in its frame
 large     a state of 20 MB, and then a refund
 typed     a state of an enum, a dataclass and a model, one within the other, and a question
@@ -64,6 +65,27 @@ def _answer(messages: list[BaseMessage]) -> str | AIMessage:
 
 
 asking = create_agent(Scripted(answer=_answer), [ask_and_tell, tell])
+
+
+# stuck: input {"messages": text}
+
+
+@tool
+def fail() -> str:
+    """Fail."""
+    raise ValueError("of no use")
+
+
+def _strict(messages: list[BaseMessage]) -> str | AIMessage:
+    """As providers are: each call is followed by its result."""
+    asked = {call["id"] for m in messages if isinstance(m, AIMessage) for call in m.tool_calls}
+    told = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
+    if asked - told:
+        raise ValueError(f"400: no result of the calls {sorted(asked - told)}")
+    return f"seen {len(messages)}" if told else calls(("fail", {}, "call-1"))
+
+
+stuck = create_agent(Scripted(answer=_strict), [fail])
 
 
 # bare, large: input {"order_id"}
