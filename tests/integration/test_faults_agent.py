@@ -1,7 +1,6 @@
 """A chat whose tool has failed for good: a call without its result. See docs/faults.md."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
