@@ -101,11 +101,11 @@ def test_a_turn_without_the_brokers_record_is_taken_over_all_the_same(it: Standi
     assert len(it.shop.books(order)["calls"]["refunds"]["by_key"]) == 1
 
 
-def test_a_thousand_expired_deliveries_are_put_back_and_do_nothing(it: Standing) -> None:
+def test_hundreds_of_expired_deliveries_are_put_back_and_do_nothing(it: Standing) -> None:
     """Those of a dead fleet, all of them in one sweep; new mail is served beside them."""
     done = it.order()
     it.ends(f"refund:{done}")
-    client, number = it.broker.client, 1000
+    client, number = it.broker.client, 500
     with client.pipeline() as pipe:
         for n in range(number):
             wake_up = json.loads(message(QUEUE, f"refund:{done}"))
@@ -166,7 +166,7 @@ def test_workers_that_are_replaced_while_mail_comes_in_lose_and_repeat_nothing(
     workers: Workers, database: Database, broker: Broker, fleet: Fleet, shop: Shop
 ) -> None:
     """All at the same time: no crash is counted, and nothing is left on the broker."""
-    orders = [shop.new_order() for _ in range(60)]
+    orders = [shop.new_order() for _ in range(40)]
 
     def submit() -> None:
         for order in orders:
@@ -221,7 +221,7 @@ def test_a_worker_whose_way_to_the_broker_is_cut_time_and_again_goes_on(
                 orders.append(shop.new_order())
                 fleet.submit("refund", orders[-1], INPUT)
                 network.cut()
-            eventually(lambda: f"{worker.log()}".count("Connection to broker lost"))
+            eventually(lambda: "Connection to broker lost" in worker.log())
         for order in orders:
             found = fleet.wait(f"refund:{order}", 30)
             assert (found.status, found.messages[0].crashes) == ("done", 0)
@@ -241,7 +241,7 @@ def test_a_broker_that_takes_no_writes_for_a_while_ends_no_worker(it: Standing) 
         order = it.shop.new_order()
         receipt = it.fleet.submit("refund", order, INPUT)
         assert (receipt.outcome, receipt.published) == ("accepted", False)
-        eventually(lambda: "read only replica" in worker.log(), 20)
+        eventually(lambda: worker.log().count("read only replica") > 5, 20)
         it.shop.release()
         it.ends(f"refund:{held}")
     finally:
