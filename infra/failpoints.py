@@ -194,13 +194,18 @@ def _first(name: str) -> bool:
     """Whether this is the first time, over all processes, that it is asked of this name."""
     assert _once is not None
     _once.mkdir(parents=True, exist_ok=True)
-    if len(name) > _LONGEST_NAME:
-        name = f"{name[: _LONGEST_NAME - 41]}.{hashlib.sha1(name.encode()).hexdigest()}"
     try:
-        os.close(os.open(_once / name, os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+        os.close(os.open(_once / mark(name), os.O_CREAT | os.O_EXCL | os.O_WRONLY))
     except FileExistsError:
         return False
     return True
+
+
+def mark(name: str) -> str:
+    """The file that a point leaves in the folder FLEET_FAILPOINT_ONCE, just before it acts."""
+    if len(name) <= _LONGEST_NAME:
+        return name
+    return f"{name[: _LONGEST_NAME - 41]}.{hashlib.sha1(name.encode()).hexdigest()}"
 
 
 def _append(path: Path, line: str) -> None:

@@ -45,8 +45,8 @@ def attack(wishes: Wishes, say: Say) -> Report:
     """Run, kill, compare. Raises ChaosUsage, ChaosFailed and FleetError."""
     begun = time.monotonic()
     say("Starting Postgres, a broker and a shop, in a temporary folder.")
-    with Stage(wishes.graphs_file, _trial_file(wishes), wishes.slots) as stage:
-        trial = Trial(stage, wishes.graph.name, wishes.answers, wishes.patience)
+    with Stage(wishes.graphs_file, _trial_file(wishes), wishes.slots, wishes.patience) as stage:
+        trial = Trial(stage, wishes.graph, wishes.answers, wishes.patience)
         try:
             say(f"Running {_counted(len(wishes.inputs), 'input')} twice without faults.")
             baseline = trial.without_faults(wishes.inputs)

@@ -54,7 +54,8 @@ def _nodes(report: Report) -> str:
     for node in report.verdict.nodes:
         faults = report.verdict.of(node)
         if not faults:
-            rows.append(_row(node, f'<span class="safe">{escape("safe")}</span>', "", "", ""))
+            word = words(report.verdict, node)
+            rows.append(_row(node, f'<span class="{word[:4]}">{word}</span>', "", "", ""))
         for fault in faults:
             kind = f'<span class="bad">{escape(words(report.verdict, node))}</span>'
             rows.append(_row(node, kind, said(fault), fault.where, shown_in(fault)))

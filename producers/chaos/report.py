@@ -56,9 +56,9 @@ class Report:
 
 
 def words(verdict: Verdict, node: str) -> str:
-    """``safe``, or what is wrong with the node."""
+    """``safe``, ``not attacked`` (no run that could be killed has it), or what is wrong."""
     kinds = dict.fromkeys(_VERDICTS[fault.kind] for fault in verdict.of(node))
-    return ", ".join(kinds) or "safe"
+    return ", ".join(kinds) or ("safe" if node in verdict.attacked else "not attacked")
 
 
 def show(report: Report, console: Console) -> None:
@@ -69,7 +69,8 @@ def show(report: Report, console: Console) -> None:
     for node in report.verdict.nodes:
         faults = report.verdict.of(node)
         if not faults:
-            table.add_row(Text(node), Text("safe", style="green"), "", "")
+            word = words(report.verdict, node)
+            table.add_row(Text(node), Text(word, style="green" if word == "safe" else ""), "", "")
         for fault in faults:
             kind = Text(_VERDICTS[fault.kind], style="bold red")
             what = f"{said(fault)} ({shown_in(fault)})"

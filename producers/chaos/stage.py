@@ -6,10 +6,10 @@ only, and what was allowed by name.
 
 import contextlib
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 from urllib.parse import urlsplit
 
 from graphs.registry import Registry
@@ -23,16 +23,21 @@ from .trial_file import TrialFile
 
 #: So that a step is committed at barriers only, or on purpose: each kill loses the most.
 _FLUSH_AFTER = 30
+#: A node that hangs gives its slot to other runs so long after its turn was taken away.
+_HUNG_GRACE = 5
 
 
 class Stage:
     """Use as a context manager. ``given``: what of the trial the user decides."""
 
-    def __init__(self, graphs_file: Path, given: TrialFile, slots: int) -> None:
+    def __init__(
+        self, graphs_file: Path, given: TrialFile, slots: int, turn_timeout: float
+    ) -> None:
         self.stack = Stack(durable=False)
         self._graphs_file = graphs_file.absolute()
         self._given = given
         self._slots = slots
+        self._turn_timeout = turn_timeout
         self.results = given.results
         self._started = 0
 
@@ -59,7 +64,7 @@ class Stage:
         self._undo.close()
 
     @contextlib.contextmanager
-    def worker(self, failpoints: str, kept: Sequence[str] = ()) -> Any:
+    def worker(self, failpoints: str, kept: Sequence[str] = ()) -> Iterator[Process]:
         """A worker with these failpoints; ``kept``: threads whose steps are committed one
         by one. Gives it when it serves; it is ended, by force, at the end of the block."""
         self._started += 1
@@ -109,14 +114,11 @@ class Stage:
             failpoint_once=self.once,
             flush_after=_FLUSH_AFTER,
             turns_per_task=1,
+            turn_timeout=self._turn_timeout,
+            hung_grace=_HUNG_GRACE,
             sweep_interval=0.25,
             election_interval=0.1,
             backoff_base=0.1,
         )
         # Not where a .env or a fleet.toml may be; the stand-in goes to the user's folder.
         return Launcher(self.stack, env, self.folder)
-
-
-def tail(process: Process, lines: int = 15) -> str:
-    """What a worker said last."""
-    return "\n".join(process.said().splitlines()[-lines:])

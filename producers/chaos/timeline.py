@@ -1,15 +1,13 @@
 """What happened in one run, in order: attempts, nodes, effects, calls, the kill, the takeover."""
 
-import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from infra.failpoints import mark
+
 from .record import Fact
 from .trial import Run
-
-#: As infra.failpoints names its files: longer names are cut.
-_LONGEST_NAME = 200
 
 
 def timeline(run: Run, facts: Iterable[Fact], once: Path) -> list[dict[str, Any]]:
@@ -38,11 +36,8 @@ def killed_at(run: Run, once: Path) -> float | None:
     """When its failpoint acted; None where the run did not come to its place."""
     if run.kill is None:
         return None
-    name = run.kill.name(run.thread_id)
-    if len(name) > _LONGEST_NAME:
-        name = f"{name[: _LONGEST_NAME - 41]}.{hashlib.sha1(name.encode()).hexdigest()}"
     try:
-        return (once / name).stat().st_mtime
+        return (once / mark(run.kill.name(run.thread_id))).stat().st_mtime
     except FileNotFoundError:
         return None
 

@@ -16,10 +16,12 @@ from typing import Any
 from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.rows import dict_row
 
+from graphs.registry import RegisteredGraph
 from infra.postgres import connect
 from infra.sql import query
 
-from ..cli.state import SERDE, state_values
+from ..cli.output import jsonable
+from ..cli.state import SERDE
 from ..client import Fleet
 from ..errors import AnswerRefused, ProducerError
 from ..local.processes import Process
@@ -35,6 +37,8 @@ from .stage import Stage
 #: Transient failures after which a run is taken for one that does not end.
 _MOST_FAILURES = 5
 _LOOK_EVERY = 0.05
+#: Seconds in which the sweep takes a turn away that has shown no progress for the patience.
+_SWEPT_WITHIN = 15.0
 
 Say = Callable[[str], None]
 
@@ -55,13 +59,15 @@ class Run:
     questions: list[dict[str, Any]] = field(default_factory=list)
     #: Effects of which a person had to say whether they happened.
     resolved: list[str] = field(default_factory=list)
-    state: dict[str, Any] = field(default_factory=dict)
+    state: Any = None
 
 
 class Trial:
     """Runs on a stage."""
 
-    def __init__(self, stage: Stage, graph: str, answers: Answers, patience: float) -> None:
+    def __init__(
+        self, stage: Stage, graph: RegisteredGraph, answers: Answers, patience: float
+    ) -> None:
         self._stage = stage
         self._graph = graph
         self._answers = answers
@@ -92,7 +98,7 @@ class Trial:
 
     def _run(self, given: Input, n: int, suffix: str, kill: Kill | None = None) -> Run:
         tenant = f"i{n}{suffix}"
-        thread = thread_id(self._graph, given.key, tenant)
+        thread = thread_id(self._graph.name, given.key, tenant)
         return Run(given.key + (suffix if kill else ""), given, thread, tenant, kill)
 
     # Driving
@@ -112,7 +118,7 @@ class Trial:
                 seen = [(r["thread_id"], r["status"], r["epoch"], r["claimed"]) for r in rows]
                 if seen != before:
                     changed, before = time.monotonic(), seen
-                elif time.monotonic() - changed > self._patience:
+                elif time.monotonic() - changed > self._patience + _SWEPT_WITHIN:
                     self._give_up(open_runs.values())
                     break
                 self._skip_waits(rows)
@@ -124,7 +130,7 @@ class Trial:
     def _submit(self, run: Run) -> None:
         urls = self._stage.stack.postgres_url, self._stage.stack.redis_url
         with Fleet(*urls, tenant=run.tenant) as fleet:
-            fleet.submit(self._graph, run.input.key, run.input.input, message_id="chaos-start")
+            fleet.submit(self._graph.name, run.input.key, run.input.input, message_id="chaos-start")
 
     def _rows(self) -> list[dict[str, Any]]:
         with self._stage.conn.cursor(row_factory=dict_row) as cursor:
@@ -214,9 +220,9 @@ class Trial:
                     host=fact["host"],
                 )
 
-    def _state(self, run: Run) -> dict[str, Any]:
+    def _state(self, run: Run) -> Any:
+        """As JSON holds it; what an @entrypoint gave, where the graph is one."""
         with connect(self._stage.stack.postgres_url, "fleet-chaos", row_factory=dict_row) as conn:
-            saver = PostgresSaver(conn, serde=SERDE)
+            graph = self._graph.graph.copy({"checkpointer": PostgresSaver(conn, serde=SERDE)})
             where: Any = {"configurable": {"thread_id": run.thread_id, "checkpoint_ns": ""}}
-            found = saver.get_tuple(where)
-        return state_values(found.checkpoint["channel_values"] if found else {})
+            return jsonable(graph.get_state(where).values)

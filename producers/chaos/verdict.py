@@ -38,11 +38,12 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """nodes: those that ran, in order. harmless: repeated calls that the user vouches for."""
+    """nodes: those that ran, in order. attacked: those of runs that were killed too."""
 
     nodes: list[str]
     faults: list[Fault]
     notes: list[str]
+    attacked: frozenset[str]
 
     @property
     def safe(self) -> bool:
@@ -77,16 +78,21 @@ def judge(
     pairs = {a.input.line: (a, b) for a, b in zip(baseline[::2], baseline[1::2], strict=True)}
     for a, b in pairs.values():
         judged.without_kill(a, b)
-    for run in killed:
+    attacks = [*killed]
+    for run in attacks:
         judged.killed(run, *pairs[run.input.line])
-    nodes: dict[str, None] = {}
-    for run in baseline:
-        for fact in seen[run.thread_id]:
-            if fact["what"] == "node" and fact["node"] != "__start__":
-                nodes[fact["node"]] = None
+    nodes = _nodes(baseline, seen)
     for fault in judged.faults.values():
         nodes.setdefault(fault.node, None)
-    return Verdict([*nodes], [*judged.faults.values()], [*judged.notes])
+    attacked = frozenset(_nodes(attacks, seen))
+    return Verdict([*nodes], [*judged.faults.values()], [*judged.notes], attacked)
+
+
+def _nodes(runs: Iterable[Run], seen: Mapping[str, list[Fact]]) -> dict[str, None]:
+    """Those that ran, in order."""
+    facts = (fact for run in runs for fact in seen.get(run.thread_id, ()))
+    nodes = (fact["node"] for fact in facts if fact["what"] == "node")
+    return dict.fromkeys(node for node in nodes if node != "__start__")
 
 
 class _Judge:

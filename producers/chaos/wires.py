@@ -6,10 +6,11 @@ Installed once, before the graphs are loaded, and only in the workers of a chaos
 import functools
 import re
 import socket
+import sqlite3
 import ssl
 import sys
-import threading
 from collections.abc import Callable
+from sqlite3 import dbapi2
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -34,7 +35,6 @@ class Wires:
         #: Sockets on which something was sent and nothing read since.
         self._asked: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
         self._tls_in_python = False
-        self._busy = threading.local()
 
     def install(self) -> None:
         """Replace the methods; there is no way back."""
@@ -54,6 +54,7 @@ class Wires:
                 self._before(cursor, name, self._executing)
         for connection in (psycopg.Connection, psycopg.AsyncConnection):
             self._connect(connection)
+        self._open_sqlite()
         sys.addaudithook(self._audited)
 
     def _before(self, kind: type, name: str, tell: Callable[..., Any]) -> None:
@@ -129,25 +130,28 @@ class Wires:
 
         kind.connect = classmethod(connect)
 
-    # What Python itself tells of
+    def _open_sqlite(self) -> None:
+        stock = sqlite3.connect
+        modules: tuple[Any, ...] = (sqlite3, dbapi2)
 
-    def _audited(self, event: str, args: tuple[Any, ...]) -> None:
-        if event not in ("subprocess.Popen", "os.system", "sqlite3.connect/handle"):
-            return
-        if getattr(self._busy, "now", False):
-            return
-        self._busy.now = True
-        try:
-            if event == "sqlite3.connect/handle":
-                args[0].set_trace_callback(self._traced)
-            else:
-                self._observer.call(f"process {_program(args[0])}")
-        finally:
-            self._busy.now = False
+        @functools.wraps(stock)
+        def connect(*args: Any, **kwargs: Any) -> Any:
+            made = stock(*args, **kwargs)
+            made.set_trace_callback(self._traced)
+            return made
+
+        for module in modules:
+            module.connect = connect
 
     def _traced(self, statement: str) -> None:
         if _changes(statement):
             self._observer.call("SQL sqlite3")
+
+    # What Python itself tells of
+
+    def _audited(self, event: str, args: tuple[Any, ...]) -> None:
+        if event in ("subprocess.Popen", "os.system"):
+            self._observer.call(f"process {_program(args[0])}")
 
 
 def _head(data: Any) -> bytes:

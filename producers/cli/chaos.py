@@ -117,7 +117,9 @@ def _soak_or_usage(graph: str | None, minutes: float | None, as_json: bool) -> N
         raise ChaosUsage("No graph is given.", "Write `fleet chaos GRAPH --inputs FILE`.")
     if find_spec("producers.chaos.soak") is None:
         raise ChaosUsage("This installation has no soak.", "Run it from a checkout.")
-    import_module("producers.chaos.soak").run(minutes, as_json=as_json)
+    # Prints what it found; the exit code is its own.
+    if code := import_module("producers.chaos.soak").run(minutes, as_json=as_json):
+        raise typer.Exit(code)
 
 
 def _wishes(graph: str, inputs: str, answers: Path | None, results: Path | None) -> dict[str, Any]:

@@ -134,7 +134,7 @@ def test_every_way_out_of_a_node_is_noticed(
     """urllib, asyncio, a process, SQLite; what only reads may be repeated."""
     monkeypatch.setenv("CHAOTIC_FOLDER", str(tmp_path))
     done = attacked(tmp_path, "outgoing")
-    assert done.code == 1, done.messages
+    assert done.code == 1, done.report or done.messages
     assert done.faults() == {
         (node, "repeats") for node in ("over_http", "over_async_http", "in_a_process", "in_sqlite")
     }
@@ -158,10 +158,22 @@ def test_an_effect_in_doubt_is_for_a_person(tmp_path: Path) -> None:
 
 
 def test_a_graph_that_fails_by_itself_never_ends(tmp_path: Path) -> None:
-    """No kill is needed to see it; what its error holds is text on the page."""
+    """No kill is needed to see it, and none says that the nodes before it are safe; what its
+    error holds is text on the page."""
     done = attacked(tmp_path, "breaks")
     assert done.code == 1 and done.faults() == {("raises", "never_ends")}
+    assert done.verdicts()["begins"] == "not attacked"
     assert "<script" not in done.page and "&lt;script&gt;alert(1)" in done.page
+
+
+def test_an_entrypoint_is_attacked_too(tmp_path: Path) -> None:
+    """Its tasks are its nodes."""
+    inputs = [{"key": "A1001", "input": {"amount": 4}}]
+    done = attacked(tmp_path, "halves", inputs=inputs)
+    assert done.code == 0 and set(done.verdicts().values()) == {"safe"}, done.report or (
+        done.messages
+    )
+    assert "halves|halve" in done.verdicts()
 
 
 def test_values_and_results_are_taken_from_files(tmp_path: Path) -> None:

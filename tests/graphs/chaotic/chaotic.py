@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import interrupt
 from typing_extensions import TypedDict
@@ -63,6 +64,10 @@ def calls_away(state: State) -> State:
     return {}
 
 
+def begins(state: State) -> State:
+    return {"done": "begins"}
+
+
 def raises(state: State) -> State:
     raise ValueError("<script>alert(1)</script>")
 
@@ -101,5 +106,15 @@ def _of(*nodes: Any) -> Any:
 
 
 outgoing = _of(over_http, over_async_http, in_a_process, in_sqlite, only_reads)
-away, breaks, counts = map(_of, (calls_away, raises, how_many))
+away, breaks, counts = _of(calls_away), _of(begins, raises), _of(how_many)
 parks, untyped_graph = _of(calls_park), _of(calls_untyped)
+
+
+@task
+def halve(amount: int) -> int:
+    return amount // 2
+
+
+@entrypoint()
+def halves(given: dict[str, int]) -> dict[str, int]:
+    return {"half": halve(given["amount"]).result()}
