@@ -1,17 +1,23 @@
 """The JSON Schema that a graph's input is held to at the doors.
 
 LangGraph's own is made from type hints, and stricter than LangGraph itself: it wants every
-key of the state, though a run may start with any of them, and messages as they are stored,
-though they may be given in short, as ``{"role": "user", "content": "hi"}``. A graph that runs
-anywhere has to run here too, so both are loosened.
+key of the state, though a run may start with any of them; messages as they are stored,
+though they may be given in short, as ``{"role": "user", "content": "hi"}``; and what a value
+is, where its reducer may take something else (one document for a list of them). A graph that
+runs anywhere has to run here too, so these are loosened.
 """
 
+import operator
 from typing import Any
 
+from langgraph.channels import BinaryOperatorAggregate
+from langgraph.channels.delta import DeltaChannel
 from typing_extensions import is_typeddict
 
 from graphs.loading import Graph
 
+#: Reducers that take what they make.
+_PLAIN = (operator.add, operator.or_, operator.and_, operator.mul, max, min)
 _MESSAGES = frozenset({"HumanMessage", "AIMessage", "SystemMessage", "ToolMessage"})
 
 
@@ -29,10 +35,18 @@ def input_schema(graph: Graph) -> dict[str, Any]:
         schema.pop("required", None)
     definitions = schema.get("$defs", {})
     properties = {
-        name: {} if _mentions(value, definitions, set()) else value
+        name: {} if _takes_more(graph, name) or _mentions(value, definitions, set()) else value
         for name, value in schema.get("properties", {}).items()
     }
     return {**schema, "properties": properties} if properties else schema
+
+
+def _takes_more(graph: Graph, name: str) -> bool:
+    """Whether only a reducer of the graph's own knows what may be given for this value."""
+    channel = graph.channels.get(name)
+    if isinstance(channel, BinaryOperatorAggregate):
+        return channel.operator not in _PLAIN
+    return isinstance(channel, DeltaChannel)
 
 
 def _mentions(value: Any, definitions: dict[str, Any], seen: set[str]) -> bool:

@@ -134,7 +134,10 @@ class Fleet(Looking, Operations, Corrections):
         context: Mapping[str, Any] | None = None,
         config: Mapping[str, Any] | None = None,
     ) -> Receipt:
-        """More input for a thread that exists. Raises UnknownThread, QuestionOpen and as submit."""
+        """More input for a thread that exists, which may be a part of what a start needs.
+
+        Raises UnknownThread, QuestionOpen and as submit.
+        """
         return self._accept(
             built(
                 Input,
@@ -250,7 +253,7 @@ class Fleet(Looking, Operations, Corrections):
         return receipt_of(start, found)
 
     def _accept_on(self, conn: psycopg.Connection[Any], message: Message) -> Any:
-        if isinstance(message, Start):
+        if isinstance(message, Start | Input):
             self._schemas.check(conn, message)
         failpoint("accept.before_commit", lambda: place_of(message))
         return queries.row(conn, "accept", message=argument(message, notify=self._wakes is None))

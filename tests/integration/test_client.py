@@ -157,6 +157,16 @@ def test_input_is_checked_against_the_graph(
     assert database.value("SELECT count(*) FROM fleet.threads") == 0
 
 
+def test_later_input_is_checked_too(fleet: Fleet, database: Database) -> None:
+    """What it gives has to be of the right type; what the state has already may be left out."""
+    thread = fleet.submit("refund", "A1", INPUT).thread_id
+    with pytest.raises(InvalidInput, match="user_id: 7 is not of type 'string'"):
+        fleet.send(thread, {"user_id": 7})
+    assert database.value("SELECT count(*) FROM fleet.messages") == 1
+    for fits in ({}, {"user_id": "u_43"}):
+        assert fleet.send(thread, fits).outcome == "accepted"
+
+
 @pytest.mark.parametrize(
     "use",
     [

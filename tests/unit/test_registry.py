@@ -42,7 +42,8 @@ def nested():
 def configured(config): return make()
 number = 7
 
-import contextlib, os, sys
+import contextlib, operator, os, sys
+from langgraph.channels.delta import DeltaChannel
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain_core.language_models import FakeListChatModel
@@ -86,9 +87,14 @@ empty = make().compile(store=InMemoryStore())
 filled = make().compile(store=InMemoryStore())
 filled.store.put(("a",), "b", {})
 
+def gather(have, given): return have + ([given] if isinstance(given, str) else given)
+def extend(have, writes): return [*have, *writes]
 class Chat(TypedDict):
     messages: Annotated[list[AnyMessage], add_messages]
     n: int
+    papers: Annotated[list[str], gather]
+    log: Annotated[list[str], operator.add]
+    lines: Annotated[list[str], DeltaChannel(extend)]
 class Start(TypedDict):
     n: int
 chat = StateGraph(Chat)
@@ -301,6 +307,10 @@ def test_the_input_schema_takes_what_langgraph_takes(folder: Path) -> None:
     for messages in ([{"role": "user", "content": "hi"}], "hi", [["user", "hi"]]):
         assert Draft202012Validator(chat).is_valid({"messages": messages})
     assert not Draft202012Validator(chat).is_valid({"n": "one"})
+    # A reducer of the graph's own takes what it takes; of others it is known.
+    for given in ({"papers": "one"}, {"papers": ["one"]}, {"lines": "one"}, {"log": ["one"]}):
+        assert Draft202012Validator(chat).is_valid(given)
+    assert not Draft202012Validator(chat).is_valid({"log": "one"})
     assert not Draft202012Validator(strict).is_valid({})
 
 
