@@ -68,6 +68,14 @@ def test_workers_wait_for_servers_and_migrations() -> None:
     assert SERVICES["migrate"]["depends_on"]["postgres"]["condition"] == "service_healthy"
 
 
+def test_whatever_is_ours_waits_for_the_migrations() -> None:
+    """But for the dev shop, which has no database."""
+    ours = {name for name, service in SERVICES.items() if service["image"].startswith("threadfleet")}
+    for name in ours - {"migrate", "shop"}:
+        waits = SERVICES[name]["depends_on"]["migrate"]
+        assert waits == {"condition": "service_completed_successfully"}, name
+
+
 def test_workers_can_be_many() -> None:
     """Nothing of theirs exists only once on a machine."""
     assert not SERVICES["worker"].keys() & {"container_name", "hostname", "ports", "volumes"}
