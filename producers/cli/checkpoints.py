@@ -2,11 +2,13 @@
 
 Read only, with LangGraph's own saver, and strictly: classes that a graph stored come out
 as their plain data, no code of theirs is imported or run. So it works for graphs that
-this checkout does not have.
+this checkout does not have, but for values that are stored as differences
+(:mod:`producers.cli.values`).
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from langgraph.checkpoint.base import CheckpointTuple
@@ -21,82 +23,125 @@ from ..errors import UnknownCheckpoint
 from ..messages import checkpoint_thread_id
 from ..names import check_text_name
 from ..surroundings import addresses
+from . import values
+from .failures import note
 from .output import jsonable
-from .state import SERDE, state_values
+from .state import SERDE
+from .values import Values
 
 
 def history(thread_id: str, generation: int | None = None) -> list[dict[str, Any]]:
-    """Every checkpoint, oldest first: ``{"checkpoint_id", "at", "step", "source", "nodes",
-    "changed", "next", …}``. nodes: those whose work it holds; changed: the values that it
-    brought, by name. Raises UnknownThread.
+    """Every checkpoint, oldest first: ``{"checkpoint_id", "subgraph", "at", "step", "source",
+    "nodes", "changed", "next", …}``. subgraph: the nodes that lead to the one whose step it
+    is, as ``"agent|model"``; nodes: those whose work it holds; changed: the values that it
+    brought, by name; unknown: names of those that can't be told. Raises UnknownThread,
+    UnknownCheckpoint for a generation that there is not.
     """
-    with _saver(thread_id, generation) as (saver, thread, _):
-        found = [*saver.list(_config(thread))][::-1]
-    known = {t.checkpoint["id"]: t for t in found}
-    return [_entry(t, known.get(_parent(t) or "")) for t in found]
+    with _opened(thread_id, generation) as past:
+        found = [*past.saver.list(past.config())][::-1]
+        known = {_place(t): t for t in found}
+        entries = [_entry(t, known.get(_before(t)), past.values) for t in found]
+        past.tell_what_is_missing(entries)
+    return entries
 
 
 def snapshot(thread_id: str, checkpoint_id: str, generation: int | None = None) -> dict[str, Any]:
-    """One checkpoint: as in :func:`history`, and all of its ``state``.
+    """One checkpoint, of a subgraph too: as in :func:`history`, and all of its ``state``.
 
     Raises UnknownThread, UnknownCheckpoint.
     """
     checkpoint_id = check_text_name(checkpoint_id, "checkpoint_id")
-    with _saver(thread_id, generation) as (saver, thread, name):
-        found = saver.get_tuple(_config(thread, checkpoint_id))
+    with _opened(thread_id, generation) as past:
+        found = next(past.saver.list(past.config(checkpoint_id=checkpoint_id)), None)
         if found is None:
             raise UnknownCheckpoint(
-                f"{name} has no checkpoint {checkpoint_id}.",
-                thread_id=name,
+                f"{past.name} has no checkpoint {checkpoint_id}.",
+                thread_id=past.name,
                 checkpoint_id=checkpoint_id,
             )
-        before = _parent(found)
-        parent = saver.get_tuple(_config(thread, before)) if before else None
-    return {
-        "thread_id": name,
-        **_entry(found, parent),
-        "state": state_values(found.checkpoint["channel_values"]),
-    }
+        ns, before = _before(found)
+        parent = None
+        if before:
+            parent = past.saver.get_tuple(past.config(checkpoint_ns=ns, checkpoint_id=before))
+        state, unknown = past.values.read(found)
+        entry = {**_entry(found, parent, past.values), "unknown": unknown}
+        past.tell_what_is_missing([entry])
+    return {"thread_id": past.name, **entry, "state": state}
+
+
+@dataclass(frozen=True)
+class _Past:
+    """The checkpoints of one generation: name is our thread_id, thread LangGraph's."""
+
+    name: str
+    thread: str
+    saver: PostgresSaver
+    values: Values
+
+    def config(self, **more: str) -> Any:
+        """Of all namespaces where none is named."""
+        return {"configurable": {"thread_id": self.thread, **more}}
+
+    def tell_what_is_missing(self, entries: list[dict[str, Any]]) -> None:
+        """Say on stderr that values are left out, and why."""
+        if names := sorted({name for entry in entries for name in entry["unknown"]}):
+            why = self.values.problem or "The graph has no such value any more."
+            note(f"Not shown, since the graph has to be loaded for it: {', '.join(names)}. {why}")
 
 
 @contextmanager
-def _saver(thread_id: str, generation: int | None) -> Iterator[tuple[PostgresSaver, str, str]]:
-    """(saver, LangGraph's thread_id, ours) of one generation, the present one by default."""
+def _opened(thread_id: str, generation: int | None) -> Iterator[_Past]:
+    """One generation's, the present one's by default."""
     with Fleet() as fleet:
         status = fleet.status(thread_id)
-    thread = checkpoint_thread_id(status.thread_id, generation or status.generation)
+    name = status.thread_id
+    if generation is not None and generation > status.generation:
+        raise UnknownCheckpoint(
+            f"{name} has no generation {generation}: its newest is {status.generation}.",
+            thread_id=name,
+            generation=generation,
+        )
+    thread = checkpoint_thread_id(name, generation or status.generation)
     with connect(addresses(None, None)[0], "fleet-history", row_factory=dict_row) as conn:
-        yield PostgresSaver(conn, serde=SERDE), thread, status.thread_id
+        saver = PostgresSaver(conn, serde=SERDE)
+        yield _Past(name, thread, saver, Values(saver, status.graph))
 
 
-def _config(thread: str, checkpoint_id: str | None = None) -> Any:
-    named = {"checkpoint_id": checkpoint_id} if checkpoint_id else {}
-    return {"configurable": {"thread_id": thread, "checkpoint_ns": "", **named}}
+def _place(found: CheckpointTuple) -> tuple[str, str]:
+    return values.namespace(found), found.checkpoint["id"]
+
+
+def _before(found: CheckpointTuple) -> tuple[str, str]:
+    return values.namespace(found), _parent(found) or ""
 
 
 def _parent(found: CheckpointTuple) -> str | None:
     return (found.parent_config or {}).get("configurable", {}).get("checkpoint_id")
 
 
-def _entry(found: CheckpointTuple, before: CheckpointTuple | None) -> dict[str, Any]:
+def _entry(
+    found: CheckpointTuple, before: CheckpointTuple | None, reader: Values
+) -> dict[str, Any]:
     metadata: Mapping[str, Any] = found.metadata
     # What came before it may have been pruned: then nobody knows what it brought.
     cut = before is None and _parent(found) is not None
-    values = found.checkpoint["channel_values"]
+    state, unknown = ({}, []) if cut else reader.read(found)
     entry: dict[str, Any] = {
         "checkpoint_id": found.checkpoint["id"],
+        "subgraph": "|".join(values.path(found)) or None,
         "parent": _parent(found),
         "at": found.checkpoint["ts"],
         "step": metadata.get("step"),
         "source": metadata.get("source"),
         "nodes": [] if cut else _nodes(found, before),
-        "changed": state_values(
-            {n: v for n, v in values.items() if not cut and _new(n, found, before)}
-        ),
+        "changed": {name: v for name, v in state.items() if _new(name, found, before)},
+        "unknown": [name for name in unknown if _new(name, found, before)],
         "next": _next(found),
         "asks": [jsonable(w) for w in _written(found, "__interrupt__")],
         "failed": [str(w) for w in _written(found, "__error__")],
     }
+    if _new("__end__", found, before):
+        entry |= values.outcome(found)
     if amended := metadata.get("fleet_amended"):
         entry["amended"] = {"message_id": amended, "by": metadata.get("fleet_amended_by") or None}
     return entry
@@ -121,8 +166,8 @@ def _new(name: str, found: CheckpointTuple, before: CheckpointTuple | None) -> b
 
 def _next(found: CheckpointTuple) -> list[str]:
     """The nodes at which it stands."""
-    values = found.checkpoint["channel_values"]
-    return sorted(pending_nodes(values.keys(), values.__getitem__))
+    stored = found.checkpoint["channel_values"]
+    return sorted(pending_nodes(stored.keys(), stored.__getitem__))
 
 
 def _written(found: CheckpointTuple, channel: str) -> list[Any]:

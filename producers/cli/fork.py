@@ -33,6 +33,7 @@ def fork(
     message_id = message_id if message_id is None else check_message_id(message_id)
     with Fleet() as fleet:
         found = snapshot(thread, at)
+        _refuse_subgraph(found)
         _refuse_breakpoint(found)
         effects = fleet.effects_after(thread, at)
         names = ", ".join(dict.fromkeys(e["name"] for e in effects))
@@ -42,6 +43,17 @@ def fork(
         agree(warning, "Fork?", yes)
         receipt = fleet.fork(thread, at, key, message_id=message_id)
     report(receipt, as_json)
+
+
+def _refuse_subgraph(found: dict[str, Any]) -> None:
+    from ..errors import ProducerError
+
+    if found["subgraph"]:
+        raise ProducerError(
+            f"Checkpoint {found['checkpoint_id']} of {found['thread_id']} is one of its subgraph "
+            f"{found['subgraph']}, whose steps begin no thread.",
+            "Fork at a checkpoint of the graph itself; `fleet history` marks the others.",
+        )
 
 
 def _refuse_breakpoint(found: dict[str, Any]) -> None:

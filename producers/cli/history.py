@@ -1,5 +1,6 @@
 """`fleet history`: the checkpoints of a thread, and its state at one of them."""
 
+import re
 from typing import Annotated, Any
 
 import typer
@@ -7,7 +8,8 @@ import typer
 from .options import Json, Thread
 from .output import print_facts, print_json, print_table
 
-_COLUMNS = ("at", "checkpoint_id", "nodes", "changed", "next")
+_COLUMNS_WITHOUT = ("at", "checkpoint_id", "nodes", "changed", "next")
+_COLUMNS = ("at", "checkpoint_id", "subgraph", "nodes", "changed", "next")
 
 
 def register(app: typer.Typer) -> None:
@@ -26,9 +28,13 @@ def history(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Show what each step of a thread did, or its state at a checkpoint."""
+    """Show what each step of a thread did, or its state at a checkpoint.
+
+    An earlier generation can also be named as LangGraph does: refund:A1001#2.
+    """
     from . import checkpoints
 
+    thread, generation = _parted(thread, generation)
     if at is not None:
         found = checkpoints.snapshot(thread, at, generation)
         print_json(found) if as_json else print_facts({k: v for k, v in found.items() if v != []})
@@ -36,8 +42,19 @@ def history(
     entries = checkpoints.history(thread, generation)
     if as_json:
         print_json({"thread_id": thread, "checkpoints": entries})
-    else:
-        print_table("", _COLUMNS, [_line(entry) for entry in entries])
+        return
+    columns = _COLUMNS if any(e["subgraph"] for e in entries) else _COLUMNS_WITHOUT
+    print_table("", columns, [_line(entry) for entry in entries])
+
+
+def _parted(thread: str, generation: int | None) -> tuple[str, int | None]:
+    """A thread's id with the generation that its end names, if it does; no key ends so."""
+    named = re.fullmatch(r"(.+)#([1-9][0-9]{0,8})", thread)
+    if named is None:
+        return thread, generation
+    if generation not in (None, int(named[2])):
+        raise typer.BadParameter(f"{thread} names another one.", param_hint="--generation")
+    return named[1], int(named[2])
 
 
 def _line(entry: dict[str, Any]) -> dict[str, Any]:
@@ -50,4 +67,6 @@ def _line(entry: dict[str, Any]) -> dict[str, Any]:
         following += " (asks)"
     if entry["failed"]:
         following += " (failed)"
-    return {**entry, "nodes": nodes, "next": following, "changed": entry["changed"] or None}
+    changed = entry["changed"] | {k: entry[k] for k in ("result", "saved") if k in entry}
+    changed |= dict.fromkeys(entry["unknown"], "(not known)")
+    return {**entry, "nodes": nodes, "next": following, "changed": changed or None}

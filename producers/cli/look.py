@@ -147,6 +147,7 @@ def print_thread(found: dict[str, Any], *, every: bool = False) -> None:
     for line in _next_steps(found):
         typer.echo(line)
     print_facts({"state": found["state"] or None})
+    print_facts({name: found[name] for name in ("result", "saved", "unknown") if name in found})
     hidden = []
     for title, columns in (("messages", _MESSAGES), ("effects", _EFFECTS)):
         # A restart that waits is of the generation that it will begin.

@@ -31,22 +31,30 @@ def thread_in_full(thread_id: str) -> dict[str, Any]:
     with Fleet() as fleet:
         status = fleet.status(thread_id)
     found = status.model_dump(mode="json")
-    found["state"] = _state(status)
+    found |= _state(status)
     found["effects"] = [_effect(effect) for effect in status.effects]
     return found
 
 
 def _state(status: ThreadStatus) -> dict[str, Any]:
-    """The values of the latest checkpoint; {} before the first."""
+    """``{"state"}``, the values of the latest checkpoint, {} before the first; and what an
+    `@entrypoint` has returned, ``"result"``; names of values that only the graph tells,
+    where it can't be loaded, ``"unknown"``."""
+    from .values import Values, outcome
+
     postgres_url, _ = addresses(None, None)
     thread = checkpoint_thread_id(status.thread_id, status.generation)
     try:
         with connect(postgres_url, "fleet-show", row_factory=dict_row) as conn:
             saver = PostgresSaver(conn, serde=SERDE)
             found = saver.get_tuple({"configurable": {"thread_id": thread, "checkpoint_ns": ""}})
+            if found is None:
+                return {"state": {}}
+            state, unknown = Values(saver, status.graph).read(found)
+            told = {"state": state, **outcome(found)}
+            return told | {"unknown": unknown} if unknown else told
     except psycopg.errors.UndefinedTable:
-        return {}
-    return state_values(found.checkpoint["channel_values"] if found else {})
+        return {"state": {}}
 
 
 def state_values(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,7 +62,7 @@ def state_values(values: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: jsonable(value)
         for name, value in values.items()
-        if not name.startswith(("__", "branch:"))
+        if not name.startswith(("__", "branch:", "join:"))
     }
 
 
