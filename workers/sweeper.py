@@ -202,7 +202,8 @@ class Sweeper(threading.Thread):
         now = time.monotonic()
         # By claim: a thread that loses its next worker too is woken at once again.
         claims = {f"{thread} {epoch}": (thread, queue) for thread, queue, epoch in found}
-        self._orphans.keep({*claims})
+        if not owner:
+            self._orphans.keep({*claims})
         limits = self._limits(queue for _, queue in claims.values()) if claims else {}
         for claim, (thread_id, queue) in claims.items():
             # Again only where the queue runs low: the first one may still lie in it.
