@@ -44,15 +44,22 @@ STORIES = {
     "approval": Story([{"details": "pay"}], [{"approved": True, "comment": "fine"}]),
     "breakpoints": Story([{"log": ["go"]}], ["continue", "continue"]),
     "chaining": Story([{"topic": "cats"}]),
+    "configured": Story(
+        [{"topic": "cats"}],
+        ["good"],
+        config={"configurable": {"model": "small", "city": "Bern"}, "tags": ["web"]},
+    ),
     "delta": Story([{"lines": ["one"]}, {"lines": ["two"]}, {"lines": ["three"]}]),
     "essay": Story([{"topic": "cats"}, {"topic": "dogs"}], ["fine", "shorter"]),
     "form": Story([{"greeting": "Hello"}], ["Ada", "old", -3, 36]),
     "handoffs": Story([_hi("plan a trip")]),
+    "interview": Story([{"log": []}], ["a", "b", "yes", "no"]),
     "map_reduce": Story([{"topic": "cats"}]),
     "memory": Story([_hi("remember tea"), _hi("what do I like?")], context={"user_id": "u1"}),
     "optimizer": Story([{"topic": "cats"}]),
     "parallel_calls": Story([{"topic": "cats"}]),
     "parallel_questions": Story([{"said": []}], ["yes", "no"]),
+    "research": Story([{"topic": "cats"}, {"topic": "dogs"}], ["fine", "too long"]),
     "routing": Story([{"input": "a poem"}], config={"recursion_limit": 10, "tags": ["t"]}),
     "subgraphs": Story([{"log": []}, {"log": ["more"]}], ["that one", "another"]),
 }
@@ -65,9 +72,10 @@ def registry() -> Registry:
 async def alone(name: str) -> Any:
     """The final state on stock LangGraph: no fleet, no faults."""
     story = STORIES[name]
-    found = registry().get(name).graph
+    configured = {**story.config.get("configurable", {}), "thread_id": "alone"}
+    config: Any = {**story.config, "configurable": configured}
+    found = registry().get(name).made_anew(config, lambda work: work).graph
     graph = found.copy({"checkpointer": InMemorySaver(), "store": InMemoryStore()})
-    config: Any = {**story.config, "configurable": {"thread_id": "alone"}}
     answers = iter(story.answers)
     for given in story.inputs:
         step: Any = given
