@@ -72,6 +72,7 @@ class Workers:
         failpoints: str = "",
         once: bool = True,
         wait: bool = True,
+        app: str = "workers",
         **settings: Any,
     ) -> Worker:
         """Start a worker; `args` go to Celery, `settings` are FLEET_ settings in small letters.
@@ -79,7 +80,7 @@ class Workers:
         `once`: each failpoint acts once over all workers of the test.
         """
         name = f"w{uuid.uuid4().hex[:8]}@test"
-        argv = [sys.executable, "-m", "celery", "-A", "workers", "worker", "-n", name]
+        argv = [sys.executable, "-m", "celery", "-A", app, "worker", "-n", name]
         # Mingle waits a second for other workers' answers at each start.
         argv += ["-l", "INFO", "--without-mingle", "--pool", pool]
         argv += ["--concurrency", str(concurrency), *args]

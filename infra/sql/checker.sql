@@ -85,6 +85,10 @@ FROM fleet.threads t JOIN fleet.messages m USING (thread_id)
 WHERE (t.status IN ('done', 'cancelled') AND m.status IN ('claimed', 'in_doubt', 'dead'))
    OR (m.status = 'in_doubt' AND t.status <> 'in_doubt')
    OR (m.status = 'claimed' AND t.status <> 'running')
+UNION ALL
+SELECT thread_id, 'it is running, and no message is claimed' FROM fleet.threads t
+WHERE status = 'running' AND NOT EXISTS (
+    SELECT FROM fleet.messages m WHERE m.thread_id = t.thread_id AND m.status = 'claimed')
 ORDER BY 1, 2;
 
 -- name: check_locks

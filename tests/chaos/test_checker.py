@@ -197,6 +197,11 @@ def waiting_for_nothing(left: Left) -> None:
     left.expected[THREAD] = replace(left.expected[THREAD], status="waiting")
 
 
+def running_nothing(left: Left) -> None:
+    left.run("UPDATE fleet.threads SET status = 'running'")
+    left.expected[THREAD] = replace(left.expected[THREAD], status="running")
+
+
 def question_of_a_thread_that_is_done(left: Left) -> None:
     left.run(
         """INSERT INTO fleet.questions (thread_id, question_id, generation, kind, payload,
@@ -245,6 +250,7 @@ FAULTS: list[tuple[str, Callable[[Left], None]]] = [
     ("state_differs", other_value),
     ("state_differs", missing_value),
     ("inconsistent", waiting_for_nothing),
+    ("inconsistent", running_nothing),
     ("inconsistent", question_of_a_thread_that_is_done),
     ("out_of_order", out_of_order),
     ("out_of_order", ended_before),

@@ -86,7 +86,11 @@ FAULTS = {
     ),
     "no fence": (
         [
-            (f"fleet.{name}", "AND epoch = p_epoch AND status = 'running'", "")
+            (
+                f"fleet.{name}",
+                "AND epoch = p_epoch AND CASE status WHEN 'running' THEN true END",
+                "",
+            )
             for name in ("barrier", "finish")
         ],
         r"follow one|Counter|paid|was \w+ and is",
