@@ -3,14 +3,18 @@
 The root task's id is stable, because its checkpoint is committed with the first intent
 made under it. Below the root, ids are not: a subgraph that starts anew (a node retry,
 ``checkpointer=False``) gets new task ids and a number in its namespace, yet takes the same
-steps. So a place below the root is told by node name, step and path within its graph.
+steps. So a place below the root is told by node name, step and path within its graph. The
+path tells apart the tasks that one step starts several times (a ``@task`` that is called, a
+node that is sent to); a task's own is in its config, of those around it LangGraph has to be
+made to tell: see :func:`install`.
 
 A node that is retried goes on numbering the ``@task`` functions it calls where the failed
-attempt stopped. Its calls are numbered here from where the present attempt began, which
-LangGraph has to be made to tell: see :func:`install`.
+attempt stopped. Its calls are numbered here from where the present attempt began, which is
+noted likewise.
 """
 
 import inspect
+import itertools
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,6 +31,7 @@ log = logging.getLogger("fleet.position")
 _SCRATCHPAD = "__pregel_scratchpad"
 _PUSH = "__pregel_push"
 _stock_reset = _retry._reset_interrupt_counter
+_stock_ensure = _retry._ensure_execution_info
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +39,12 @@ class Position:
     """The place of the running task.
 
     thread_id: LangGraph's. root: identity of the root graph's task. path: per level below
-    it, (node, step) and for the last one its task path too. chain: the scratchpads from
+    it, (node, step), with the task's path for the last one and for those that its step
+    starts several times. chain: the scratchpads from
     the root task's to the running one's; one object is one execution of a task, a retry
     makes a new one that shares its counters with the old one. attempts: which of its
-    caller's attempts made the call, from the running task's caller outwards. restarted: a
+    caller's attempts made the call, from the running task's caller outwards, level by level
+    from the root's. restarted: a
     subgraph that keeps its own history was called once more by the same task, so that its
     steps no longer say where it is.
     """
@@ -72,11 +79,12 @@ def here() -> Position:
     first, _, task_id = nodes[0].partition(":")
     root = nodes[0] if task_id else f"{first}@{conf['checkpoint_map']['']}"
     chain = _chain(scratchpad)
-    own, attempts = _within(config.get("metadata", {}).get("langgraph_path", ()), chain)
+    own = config.get("metadata", {}).get("langgraph_path", ())
+    path, attempts = _path([n.partition(":")[0] for n in nodes[1:]], chain, own)
     return Position(
         thread_id=conf.get("thread_id"),
         root=root,
-        path=_path([n.partition(":")[0] for n in nodes[1:]], chain, own),
+        path=path,
         chain=chain,
         attempts=attempts,
         restarted=any(
@@ -107,29 +115,45 @@ def install() -> None:
     if not patchable():
         log.warning(
             "this LangGraph's retries are not those known: a node with a retry policy that calls "
-            "@task functions may repeat their effects; put the policy on the task"
+            "@task functions may repeat their effects; put the policy on the task. Subgraphs in "
+            "several tasks of one step are refused; label their effects"
         )
         return
     _retry._reset_interrupt_counter = _reset
+    _retry._ensure_execution_info = _ensure
 
 
 def patchable() -> bool:
     """Whether the installed LangGraph has the shape that the patch relies on."""
     return all(
-        "config = _reset_interrupt_counter(config)" in inspect.getsource(run)
+        line in inspect.getsource(run)
         for run in (_retry.run_with_retry, _retry.arun_with_retry)
+        for line in (
+            "config = _reset_interrupt_counter(config)",
+            "runtime = _ensure_execution_info(runtime, config, task)",
+        )
     )
 
 
 @dataclass(slots=True)
 class _Calls:
-    """A task's counter of calls, and the numbers at which its attempts began."""
+    """A task's counter of calls, the numbers at which its attempts began, and its own path."""
 
     count: Callable[[], int]
     starts: list[int]
+    path: tuple[Any, ...] = ()
 
     def __call__(self) -> int:
         return self.count()
+
+
+def _ensure(runtime: Any, config: Any, task: Any) -> Any:
+    """A task is about to run: note its path, where its step may start it several times."""
+    counter = getattr(config["configurable"].get(_SCRATCHPAD), "call_counter", None)
+    several = bool(task.path) and task.path[0] == _PUSH
+    if counter is not None and several and getattr(counter, "_counter", counter) is None:
+        counter._counter = _Calls(itertools.count(0).__next__, [0], task.path)
+    return _stock_ensure(runtime, config, task)
 
 
 def _reset(config: Any) -> Any:
@@ -156,16 +180,30 @@ def _within(path: Any, chain: tuple[Any, ...]) -> tuple[Any, tuple[int, ...]]:
     return (path[0], outer, path[2] - starts[attempt], True), (attempt, *attempts)
 
 
-def _path(names: list[str], chain: tuple[Any, ...], own: Any) -> tuple[tuple[Any, ...], ...]:
-    if not names:
-        return ()
-    steps = [pad.step for pad in chain[1:]]
-    if len(steps) != len(names):
+def _path(
+    names: list[str], chain: tuple[Any, ...], own: Any
+) -> tuple[tuple[tuple[Any, ...], ...], tuple[int, ...]]:
+    """(the places below the root, the attempts that made the calls among them)."""
+    if len(chain) != len(names) + 1:
         # Not the LangGraph known: the names alone are a coarser place, never a wrong one,
         # since two tasks found at one place are refused.
-        steps = [-1] * len(names)
-    below = [*zip(names, steps, strict=True)]
-    return (*below[:-1], (*below[-1], own))
+        own, attempts = _within(own, chain)
+        below = [(name, -1) for name in names]
+        return (*below[:-1], (*below[-1], own)) if below else (), attempts
+    found: list[tuple[Any, ...]] = []
+    attempts = ()
+    for level, name in enumerate(names, 1):
+        last = level == len(names)
+        path, made_by = _within(own if last else _noted(chain[level]), chain[: level + 1])
+        found.append((name, chain[level].step, *((path,) if last or path else ())))
+        attempts += made_by
+    return tuple(found), attempts
+
+
+def _noted(scratchpad: Any) -> tuple[Any, ...]:
+    """The path of a task that its step may start several times; () for any other."""
+    calls = getattr(scratchpad.call_counter, "_counter", None)
+    return calls.path if isinstance(calls, _Calls) else ()
 
 
 def _chain(scratchpad: Any) -> tuple[Any, ...]:

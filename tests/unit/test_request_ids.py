@@ -251,25 +251,87 @@ def test_each_send_of_a_fan_out_pays_once(
     assert len(set(outside.seen)) == 10
 
 
-def test_parallel_subgraphs_of_one_place_are_refused_rather_than_merged() -> None:
-    """Sends to a graph inside a subgraph: labels tell their calls apart."""
+@pytest.mark.parametrize("hit", [1, 2, 3])
+def test_parallel_subgraphs_of_one_place_are_told_apart(
+    monkeypatch: pytest.MonkeyPatch, hit: int
+) -> None:
+    """Sends to a graph inside a subgraph: each has its number among them."""
     outside = Outside()
     pay = pay_effect(outside)
 
     def leaf(state: State) -> State:
-        effect = pay.at(str(state["n"])) if state["n"] < 10 else pay
-        return {"log": [effect(amount=1)]}
+        return {"log": [pay(amount=state["n"])]}
 
     inner = flow(leaf).compile()
     builder: StateGraph[Any, Any, Any, Any] = StateGraph(State)
     builder.add_node("inner", inner)
     builder.add_conditional_edges(
-        START, lambda s: [Send("inner", {"n": s["n"] + i}) for i in range(2)], ["inner"]
+        START, lambda s: [Send("inner", {"n": s["n"] + i}) for i in range(3)], ["inner"]
     )
-    middle = builder.compile()
-    Runner(flow(("middle", middle))).done({"n": 0})
-    assert len(set(outside.seen)) == 2
-    assert isinstance(Runner(flow(("middle", middle))).run({"n": 10}).error, AmbiguousEffect)
+    runner = Runner(flow(("middle", builder.compile())))
+    with killed_at(monkeypatch, "effect.after_call", hit):
+        assert isinstance(runner.run({"n": 0}).error, Killed)
+    runner.done(None)
+    assert len(set(outside.seen)) == 3
+
+
+def subgraph_of(pay: Any) -> Any:
+    def leaf(state: State) -> State:
+        return {"log": [pay(amount=state["n"])]}
+
+    return flow(leaf).compile()
+
+
+@pytest.mark.parametrize("hit", [1, 2, 4])
+@pytest.mark.parametrize("runner", [Runner, AsyncRunner])
+def test_tasks_with_a_subgraph_each_pay_once(
+    monkeypatch: pytest.MonkeyPatch, runner: type[Runner], hit: int
+) -> None:
+    """Several at once, and a task within a task: whichever is killed."""
+    outside = Outside()
+    sub = subgraph_of(pay_effect(outside))
+
+    @task
+    def work(n: int) -> Any:
+        return sub.invoke({"n": n})["log"][0]
+
+    @task
+    def around(n: int) -> Any:
+        return [call.result() for call in [work(n), work(n + 1)]]
+
+    def node(state: State) -> State:
+        calls = [around(n) for n in (10, 20)]
+        return {"log": [paid for call in calls for paid in call.result()]}
+
+    made = runner(flow(node))
+    with killed_at(monkeypatch, "effect.after_call", hit):
+        assert isinstance(made.run({"n": 0}).error, Killed)
+    assert len(made.done(None)["log"]) == 4
+    assert len(set(outside.seen)) == 4
+
+
+@pytest.mark.parametrize("runner", [Runner, AsyncRunner])
+def test_a_retried_node_whose_tasks_have_subgraphs_repeats_no_effect(
+    runner: type[Runner],
+) -> None:
+    """LangGraph numbers the tasks on; their subgraphs' effects keep their ids."""
+    outside = Outside()
+    sub = subgraph_of(pay_effect(outside))
+    runs: list[int] = []
+
+    @task
+    def work(n: int) -> Any:
+        return sub.invoke({"n": n})["log"][0]
+
+    def node(state: State) -> State:
+        paid = [call.result() for call in [work(n) for n in range(3)]]
+        runs.append(1)
+        if len(runs) < 3:
+            raise ConnectionError("later")
+        return {"log": paid}
+
+    assert sorted(runner(flow(node, retry_policy=QUICKLY)).done({})["log"]) == [1, 2, 3]
+    assert (len(runs), len(outside.seen), len(set(outside.seen))) == (3, 3, 3)
 
 
 def test_a_retry_inside_a_subgraph_repeats_no_effect() -> None:
