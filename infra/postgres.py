@@ -4,14 +4,19 @@ A session that cannot be trusted to die with its host would keep a thread locked
 keepalives and ``tcp_user_timeout`` are set on both ends: a lost host is noticed within
 20 seconds (G6).
 
+A forked child lets go of its parent's sessions without a word to the server: its copy of a
+socket would keep a session alive, and a thread locked, after the parent was killed.
+
 A pooler in session mode keeps a session to one backend and is accepted; it does not pass
 on the options that a session starts with, so they are set in the session then. Poolers in
 transaction or statement mode are refused: a session's locks would stay behind in a
 backend that others use.
 """
 
+import os
+import weakref
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -36,6 +41,8 @@ _SETTINGS = {
 }
 #: URLs behind which session poolers were found.
 _session_poolers: set[str] = set()
+#: Those of this process.
+_sessions: "weakref.WeakSet[psycopg.Connection[Any]]" = weakref.WeakSet()
 
 
 def connect(url: str, application_name: str, **kwargs: Any) -> psycopg.Connection[Any]:
@@ -119,6 +126,7 @@ def _open(url: str, application_name: str, options: str, **kwargs: Any) -> psyco
             options=f"{given} {options}".strip() or None,
         )
         conn = psycopg.connect(conninfo, autocommit=True, prepare_threshold=1, **kwargs)
+        _sessions.add(conn)
     except psycopg.ProgrammingError:
         # Its text repeats the URL, with the password.
         raise PostgresUnavailable(
@@ -164,3 +172,17 @@ def _first(conn: psycopg.Connection[Any], name: str, args: dict[str, str] | None
 
 def _first_line(exc: BaseException) -> str:
     return str(exc).strip().split("\n")[0].rstrip(".")
+
+
+def _let_go() -> None:
+    """In a forked child. What it says to its copies goes nowhere, a goodbye too."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for conn in list(_sessions):
+        with suppress(psycopg.Error, OSError):
+            if not conn.closed:
+                os.dup2(null, conn.fileno(), inheritable=False)
+    os.close(null)
+    _sessions.clear()
+
+
+os.register_at_fork(after_in_child=_let_go)

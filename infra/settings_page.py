@@ -45,7 +45,8 @@ SECTIONS = {
         "turn_timeout": "A turn without progress (a step or an effect) for so long is taken away "
         "and goes on elsewhere: more than the longest node needs.",
         "hung_grace": "A node that has not returned so long after its turn was taken away costs "
-        "its process, so that the slot is free again.",
+        "its process, so that the slot is free again; in the threads pool once a tenth of its "
+        "slots hang, after the other turns.",
         "give_up_after": "A message that only failed for so long is dead.",
         "max_crashes": "A message whose worker died so often is dead.",
         "backoff_base": "The first wait after a transient failure is up to this; it doubles.",

@@ -9,7 +9,6 @@ cancelled it calls off under their own lock. Each sweeper, leader or not, looks 
 
 import contextlib
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -84,7 +83,6 @@ class Sweeper(threading.Thread):
         #: What is left to be done once.
         self._afresh = ["begin_afresh", "look_again"]
         self._sorted = 0.0
-        os.register_at_fork(after_in_child=self._forget_connection)
 
     # What the rest of the worker calls
 
@@ -300,13 +298,3 @@ class Sweeper(threading.Thread):
         if self._conn is not None:
             self._conn.close()
             self._conn = None
-
-    def _forget_connection(self) -> None:
-        """In a forked child: let go of the parent's socket without a word to the server.
-
-        A child that kept it open would keep the lead of a parent that was killed.
-        """
-        if self._conn is not None and not self._conn.closed:
-            null = os.open(os.devnull, os.O_RDWR)
-            os.dup2(null, self._conn.fileno())
-            os.close(null)

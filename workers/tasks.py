@@ -213,6 +213,7 @@ def _start_sweeper(sender: Any = None, **_: Any) -> None:
     pool = sender.controller.pool
     if isinstance(pool, ThreadsPool):
         hung.slots = int(sender.controller.concurrency)
+        hung.leave = functools.partial(shutdown.leave, goodbye=_stop_sweeper)
     _sweeper = Sweeper(
         get_settings(),
         worker=sender.hostname,

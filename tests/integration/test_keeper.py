@@ -155,7 +155,7 @@ def test_a_slot_that_hangs_keeps_no_message_from_running_alone(
     """It was waited for until it was given up; what it does in the gate later counts not."""
     gate, hung = Gate(), Hung()
     monkeypatch.setattr("workers.hung.gate", gate)
-    hung.slots = 2
+    hung.slots = 20
     with gate.ordinary() as entered:
         assert entered
         hung.give_up(threading.get_ident(), "refund:A")
