@@ -64,6 +64,6 @@ def read(path: Path) -> Iterator[Fact]:
     """The facts in the order in which they were written; none where nothing was."""
     if not path.exists():
         return
-    for line in path.read_bytes().split(b"\n"):
-        if line:
-            yield json.loads(line)
+    # What stands behind the last line's end is still being written.
+    for line in path.read_bytes().split(b"\n")[:-1]:
+        yield json.loads(line)

@@ -9,7 +9,7 @@ the stand-in's book.
 import json
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,8 +39,6 @@ _MOST_FAILURES = 5
 _LOOK_EVERY = 0.05
 #: Seconds in which the sweep takes a turn away that has shown no progress for the patience.
 _SWEPT_WITHIN = 15.0
-
-Say = Callable[[str], None]
 
 
 @dataclass(slots=True)

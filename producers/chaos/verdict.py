@@ -110,11 +110,9 @@ class _Judge:
         for call, (epochs, path) in self._calls(a).items():
             if len(epochs) > 1:
                 self._repeats(call, path, len(epochs))
-        volatile = {p for p in {**_flat(a.state), **_flat(b.state)} if _differs(a, b, p)}
-        if volatile:
-            self.notes[f"not compared, as it differs without a kill too: {_listed(volatile)}"] = (
-                None
-            )
+        if volatile := _different(a, b):
+            said = f"not compared, as it differs without a kill too: {_listed(volatile)}"
+            self.notes[said] = None
 
     def killed(self, run: Run, a: Run, b: Run) -> None:
         """One killed run against the two of the same input without a kill."""
@@ -169,15 +167,10 @@ class _Judge:
         return True
 
     def _differences(self, run: Run, a: Run, b: Run) -> None:
-        usual, found = _flat(a.state), _flat(run.state)
-        paths = {p for p in usual.keys() | found.keys() if usual.get(p) != found.get(p)}
-        paths = {p for p in paths if not any(p.startswith(v) for v in self._volatile(a, b))}
-        if paths:
+        volatile = _different(a, b)
+        if paths := {p for p in _different(a, run) if not any(_within(p, v) for v in volatile)}:
             what = f"the final state is another one at {_listed(paths)}"
             self._fault("differs", self._killed_node(run), what, run=run)
-
-    def _volatile(self, a: Run, b: Run) -> set[str]:
-        return {p for p in {**_flat(a.state), **_flat(b.state)} if _differs(a, b, p)}
 
     # Looking things up
 
@@ -253,9 +246,16 @@ def _flat(value: Any, path: str = "") -> dict[str, Any]:
     return found
 
 
-def _differs(a: Run, b: Run, path: str) -> bool:
-    missing = object()
-    return bool(_flat(a.state).get(path, missing) != _flat(b.state).get(path, missing))
+def _different(a: Run, b: Run) -> set[str]:
+    """The paths at which the states of two runs are not the same."""
+    one, other, missing = _flat(a.state), _flat(b.state), object()
+    paths = one.keys() | other.keys()
+    return {p for p in paths if one.get(p, missing) != other.get(p, missing)}
+
+
+def _within(path: str, whole: str) -> bool:
+    """Whether a path is the other one or leads on from it."""
+    return whole in ("", path) or path.startswith(f"{whole}.")
 
 
 def _listed(paths: Collection[str]) -> str:

@@ -1,13 +1,13 @@
 """`fleet chaos GRAPH --inputs FILE`: kill a graph at every step that it has, and say what came
 of it; `fleet chaos --minutes N`: the same for the fleet itself, at random."""
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from . import complete
+from .consent import Yes, agree
 from .failures import note
 from .options import Json
 
@@ -63,9 +63,7 @@ def chaos(
         float | None,
         typer.Option("--minutes", min=0.1, help="Without a graph: refunds under random kills."),
     ] = None,
-    yes: Annotated[
-        bool, typer.Option("--yes", "-y", help="Do not ask before real calls are made.")
-    ] = False,
+    yes: Yes = False,
     as_json: Json = False,
 ) -> None:
     """Kill a graph at every step that it has, each in a run of its own, and compare.
@@ -147,16 +145,9 @@ def _wishes(graph: str, inputs: str, answers: Path | None, results: Path | None)
 
 def _confirm(real: bool, allow: list[str], yes: bool) -> None:
     """Real calls are made once for each kill: a person says that this is meant."""
-    from ..chaos.errors import ChaosUsage
-
-    what = " and ".join(
-        [*(["the effects' functions"] if real else []), *([", ".join(allow)] if allow else [])]
-    )
-    if not what or yes:
-        return
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise ChaosUsage(f"This calls {what} for real, once for each kill.", "Pass --yes.")
-    typer.confirm(f"This calls {what} for real, once for each kill. Go on?", abort=True, err=True)
+    effects = ["the effects' functions"] if real else []
+    if what := " and ".join(effects + ([", ".join(allow)] if allow else [])):
+        agree(f"This calls {what} for real, once for each kill.", "Go on?", yes)
 
 
 def _require_writable(path: Path) -> None:
@@ -167,7 +158,7 @@ def _require_writable(path: Path) -> None:
     except OSError as exc:
         raise ChaosUsage(
             f"--html: {path} can't be written: {exc.strerror}.", "Name another."
-        ) from (None)
+        ) from None
 
 
 def _attack(**wishes: Any) -> Any:

@@ -41,6 +41,12 @@ def test_what_differs_without_a_kill_is_not_compared() -> None:
     assert kinds(run("k", kill=True, x=1, at=3), [], at=1) == []
 
 
+def test_only_what_differs_itself_is_left_out() -> None:
+    """Not its neighbour whose name, or number in a list, only begins alike."""
+    killed = run("k", kill=True, x=1, at=3, at_last=9)
+    assert kinds(killed, [], at=1, at_last=8) == [("differs", "")]
+
+
 def test_an_effect_under_a_second_request_id_is_repeated() -> None:
     """The provider takes it for another one."""
     facts = [effect("a", "r1"), effect("k", "r2"), effect("k", "r3")]
