@@ -78,7 +78,8 @@ def _check(thread: str, as_node: str, values: Mapping[str, Any]) -> None:
         note(f"The node and the values could not be checked here: {exc}")
         return
     if problem := unfit(graph, as_node, values):
-        raise InvalidPayload(f"{problem[0].upper()}{problem[1:]}.", "Nothing was sent.")
+        end = "" if problem.endswith("?") else "."
+        raise InvalidPayload(f"{problem[0].upper()}{problem[1:]}{end}", "Nothing was sent.")
 
 
 def _applied(fleet: "Fleet", receipt: "Receipt", wait: float) -> "ThreadStatus":

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 _MESSAGES = ("seq", "kind", "status", "message_id", "crashes", "failures", "error")
 _EFFECTS = ("name", "state", "attempts", "request_id", "result")
 _GENERATION = ("generation",)
+#: How a question of each kind is answered; any other takes a value.
+_WAYS = {"approve": "--approve (or --reject)", "continue": "--approve"}
 THREADS = ("thread_id", "status", "generation", "updated_at", "last_error")
 
 
@@ -117,7 +119,7 @@ def _next_steps(found: dict[str, Any]) -> list[str]:
     steps = []
     for question in questions:
         which = f" --question {question['question_id']}" if len(questions) > 1 else ""
-        how = "--approve (or --reject)" if question["kind"] == "approve" else "--value JSON"
+        how = _WAYS.get(question["kind"], "--value JSON")
         steps.append(f"answer it: fleet answer {thread}{which} {how}")
     if found["status"] == "in_doubt":
         steps += [
@@ -141,6 +143,7 @@ def print_thread(found: dict[str, Any], *, every: bool = False) -> None:
                 "question": question["question_id"],
                 "kind": question["kind"],
                 "asks": _asks(question),
+                "takes": question["response_schema"],
                 "expires_at": question["expires_at"],
             }
         )

@@ -166,6 +166,19 @@ def test_a_response_schema_is_enforced_at_the_door(slot: Slot, fleet: Fleet) -> 
     assert state(slot, thread) == 8
 
 
+def test_show_says_what_a_question_takes(
+    slot: Slot, fleet: Fleet, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its response_schema, by which an answer is refused."""
+    thread = fleet.submit("even", "k", {}).thread_id
+    served(slot, thread)
+    capsys.readouterr()
+    assert main(["show", thread]) == 0
+    takes = [line for line in capsys.readouterr().out.splitlines() if line.startswith("takes: ")]
+    taken = json.loads(takes[0].removeprefix("takes: "))
+    assert taken["properties"]["number"]["type"] == "integer"
+
+
 def test_what_only_the_graph_can_refuse_is_asked_again(slot: Slot, fleet: Fleet) -> None:
     """A validator of the type, which JSON Schema can't hold: the thread does not fail."""
     thread = fleet.submit("even", "k", {}).thread_id

@@ -284,7 +284,7 @@ def test_an_amendment_that_a_worker_refuses_fails_the_command(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (("--as-node", "chekced", "--values", "{}"), "did you mean 'checked'"),
+        (("--as-node", "chekced", "--values", "{}"), "did you mean 'checked'? Nothing"),
         (("--as-node", "checked", "--values", '{"stepz": 1}'), "'stepz'"),
         (("--as-node", "checked", "--values", "[1]"), "not an object"),
         (("--as-node", "checked", "--values", "{"), "not JSON"),
