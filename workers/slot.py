@@ -63,6 +63,7 @@ class Slot:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._store = LentStore(settings.require_postgres(), self.owner)
         self.graphs = MadeGraphs(registry, self._store, self.run_async)
+        on_disconnect(self.disconnect)
 
     def graph(self, name: str, config: dict[str, Any]) -> RegisteredGraph:
         """The graph for a run with this config. Raises RegistryError."""
@@ -74,7 +75,6 @@ class Slot:
             failpoint("slot.before_connect", self._place)
             self._conn = connect(self.settings.require_postgres(), f"fleet-slot {self.owner}"[:63])
             failpoint("slot.after_connect", self._place)
-            on_disconnect(self.disconnect)
             # Claims, barriers and ends are JSON both ways; ours is all JSON-safe by then.
             set_json_dumps(orjson.dumps, self._conn)
             set_json_loads(orjson.loads, self._conn)

@@ -98,6 +98,19 @@ def test_who_does_not_lead_wakes_for_its_own_orphans_only(
     candidate._drop()
 
 
+def test_a_look_at_its_own_orphans_makes_it_forget_no_other(
+    sweeper: Sweeper, database: Database, conn: Any, broker: Broker
+) -> None:
+    """A lead that is lost and won again wakes nobody once more."""
+    accept(conn, "A", "m1")
+    with database.connect() as victim:
+        take(victim, "A")
+    eventually(lambda: sweeper.tick()["orphans"])
+    assert sweeper.wake_orphans("w@test:") == 0
+    assert sweeper.tick()["orphans"] == 1
+    assert woken(broker) == ["refund:A"]
+
+
 def test_mail_that_nobody_was_woken_for_is(sweeper: Sweeper, conn: Any, broker: Broker) -> None:
     """Overdue mail is woken; mail of this moment, and mail behind a dead one, is not."""
     accept(conn, "A", "m1")
