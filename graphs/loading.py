@@ -31,6 +31,9 @@ from infra.masking import Rule
 
 Graph: TypeAlias = Pregel[Any, Any, Any, Any]
 
+#: Of graphs that LangGraph's tools take as well.
+_OTHER_LANGUAGES = (".ts", ".tsx", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs")
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -191,6 +194,11 @@ def _attribute(path: str, folder: Path, name: str) -> Any:
 
 
 def _module(where: str, folder: Path, name: str) -> ModuleType:
+    if "/" in where and Path(where).suffix in _OTHER_LANGUAGES:
+        raise RegistryError(
+            f"Graph {name!r}: {where} is no Python, and the fleet runs LangGraph's Python graphs.",
+            "Take it out of the graphs file that the fleet reads (FLEET_GRAPHS_FILE).",
+        )
     if not where.endswith(".py"):
         return importlib.import_module(where)
     file = (folder / where).resolve()
@@ -224,7 +232,10 @@ def _imported(file: Path) -> ModuleType | None:
 
 
 def _dotted(file: Path) -> str | None:
-    """``package.module`` of a file in a package that is importable, else None."""
+    """``package.module`` of a file in a package, else None.
+
+    One that is not installed is made importable, unless another package has its name.
+    """
     parts = [file.stem]
     folder = file.parent
     while (folder / "__init__.py").is_file():
@@ -234,6 +245,8 @@ def _dotted(file: Path) -> str | None:
         return None
     dotted = ".".join(reversed(parts))
     try:
+        if importlib.util.find_spec(parts[-1]) is None:
+            sys.path.append(str(folder))
         spec = importlib.util.find_spec(dotted)
     except (ImportError, ValueError):
         return None

@@ -150,6 +150,29 @@ def test_a_file_of_an_importable_package_keeps_its_module_name(folder: Path) -> 
     assert registry(folder, r=f"{path}:graph").get("r").graph is graphs.refund.graph
 
 
+def test_a_package_that_is_not_installed_imports_from_itself(folder: Path) -> None:
+    """By relative imports, and by its name: LangGraph's templates keep it below src."""
+    package = folder / "src" / "agent_of_a_template"
+    (package / "parts").mkdir(parents=True)
+    for where in (package, package / "parts"):
+        (where / "__init__.py").touch()
+    (package / "parts" / "whole.py").write_text(GRAPH)
+    (package / "graph.py").write_text(
+        "from .parts.whole import State, make\n"
+        "from agent_of_a_template.parts import whole\n"
+        "assert whole.State is State\n"
+        "graph = make().compile()\n"
+    )
+    found = registry(folder, g="./src/agent_of_a_template/graph.py:graph").get("g")
+    assert [*found.graph.nodes] == ["__start__", "one"]
+
+
+def test_a_graph_in_another_language_is_told_as_such(folder: Path) -> None:
+    """LangGraph's tools serve both from one file."""
+    with pytest.raises(RegistryError, match="is no Python"):
+        registry(folder, g="./src/agent.ts:graph").get("g")
+
+
 def test_async_only_nodes_and_breakpoints_are_seen(folder: Path) -> None:
     """In subgraphs too."""
     made = registry(
