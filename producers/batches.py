@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import psycopg
 
 from . import queries
-from .errors import InvalidPayload, MessageConflict, ProducerError
+from .errors import InvalidPayload, MessageConflict, OutcomeUnknown, ProducerError
 from .inputs import InputSchemas
 from .messages import Message, Start, built, canonical_hash, canonical_json
 from .refusals import refusal
@@ -97,6 +97,11 @@ def accept_all(
         try:
             accepted = sessions.run(partial(_accept, batch=batch, notify=notify))
         except ProducerError as error:
+            if isinstance(error, OutcomeUnknown):
+                error.hint = (
+                    "It is not known whether its items were accepted; send them again with the "
+                    "same message_ids, which is safe."
+                )
             if found:
                 error.hint = (
                     f"{len(found)} item(s) of the call were accepted before it; sending all of "

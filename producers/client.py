@@ -19,7 +19,6 @@ from . import queries
 from .answers import fitting_answer
 from .batches import Item, accept_all, argument, place_of, starts_of
 from .corrections import Corrections
-from .errors import OutcomeUnknown
 from .inputs import InputSchemas
 from .looking import Looking
 from .messages import (
@@ -50,8 +49,8 @@ class Fleet(Looking, Operations, Corrections):
     FLEET_REDIS_URL and, in the full package, .env, fleet.toml and what `fleet up` wrote).
     Without a broker's address nothing is published and the fleet's sweeper is notified.
     tenant: whose threads these are; with one, threads of others do not exist.
-    timeout: seconds that Postgres has for an answer, then FleetUnavailable; else
-    FLEET_CLIENT_TIMEOUT.
+    timeout: seconds that Postgres has for an answer, then FleetUnavailable. Left out: that of
+    FLEET_CLIENT_TIMEOUT, or 15 where the address is given.
     """
 
     def __init__(
@@ -231,15 +230,9 @@ class Fleet(Looking, Operations, Corrections):
         self.close()
 
     def _accept(self, message: Message) -> Receipt:
-        try:
-            found = self._sessions.run(lambda conn: self._accept_on(conn, message))
-        except OutcomeUnknown as error:
-            error.data["message_id"] = message.message_id
-            error.hint = (
-                "It is not known whether the message was accepted; send it again with the same "
-                f"message_id, {message.message_id}, which is safe."
-            )
-            raise
+        found = self._sessions.run(
+            lambda conn: self._accept_on(conn, message), message_id=message.message_id
+        )
         failpoint("accept.after_commit", lambda: place_of(message))
         receipt = receipt_of(message, found)
         return receipt.model_copy(update={"published": self._published([found])})

@@ -100,7 +100,8 @@ class Corrections:
                 checkpoints=checkpoint_thread_id(source.thread_id, source.generation),
                 checkpoint_id=checkpoint_id,
                 run_id=run_id(begins.message_id, begins.thread_id),
-            )
+            ),
+            message_id=begins.message_id,
         )
         _refuse_fork(found, source.thread_id, checkpoint_id, begins.thread_id)
         receipt = receipt_of(begins, found)
@@ -115,7 +116,8 @@ class Corrections:
             self._sessions.run(
                 lambda conn: queries.rows(
                     conn, "effects_after", thread_id=thread, checkpoint_id=checkpoint_id
-                )
+                ),
+                reads=True,
             )
         )
 

@@ -79,9 +79,17 @@ class OutcomeUnknown(FleetUnavailable):
 
     code = "outcome_unknown"
     default_hint = (
-        "It is not known whether the message was accepted; send it again with the same "
-        "message_id, which is safe."
+        "It is not known whether it was done: look with `fleet show`, `workers` or `graphs`, and "
+        "do it again where it was not."
     )
+
+    def name_message(self, message_id: str) -> None:
+        """It was a message that was sent, under this id."""
+        self.data["message_id"] = message_id
+        self.hint = (
+            "It is not known whether the message was accepted; send it again with the same "
+            f"message_id, {message_id}, which is safe."
+        )
 
 
 class NotMigrated(ProducerError):

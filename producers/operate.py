@@ -149,7 +149,9 @@ class Operations:
     def resume(self, graph: str) -> Hold:
         """Let the graph's mail go on. Raises UnknownGraph."""
         hold = self._hold(graph, False)
-        due = self._sessions.run(lambda conn: queries.rows(conn, "due_of_graph", graph=graph))
+        due = self._sessions.run(
+            lambda conn: queries.rows(conn, "due_of_graph", graph=graph), reads=True
+        )
         self._published(due)
         return hold
 

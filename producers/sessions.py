@@ -1,9 +1,9 @@
 """Sessions on the fleet's Postgres, shared by the threads of a producer's process.
 
 A few connections, opened when needed. One that the server closed while it was idle is
-replaced and the work repeated once: all that is done here may be done twice (messages
-by their message_id, the rest reads). One that Postgres leaves without an answer is given
-up (`patience`). What Postgres says comes out as ProducerError.
+replaced and the work repeated once: all that is done here may be done twice (a message is
+known by its message_id, and what an operator has changed is changed once). One that Postgres
+leaves without an answer is given up (`patience`). What Postgres says comes out as ProducerError.
 """
 
 import threading
@@ -76,8 +76,14 @@ class Sessions:
         self._lock = threading.Lock()
         self._free = threading.BoundedSemaphore(MAX_SESSIONS)
 
-    def run(self, work: Callable[[psycopg.Connection[Any]], T], *, reads: bool = False) -> T:
-        """What `work` gives; `reads`: it changes nothing.
+    def run(
+        self,
+        work: Callable[[psycopg.Connection[Any]], T],
+        *,
+        reads: bool = False,
+        message_id: str | None = None,
+    ) -> T:
+        """What `work` gives; `reads`: it changes nothing; `message_id`: of the one it sends.
 
         Raises FleetUnavailable, for work that may have been done OutcomeUnknown,
         NotMigrated, and what `work` raises.
@@ -85,11 +91,15 @@ class Sessions:
         free = self._free
         if not free.acquire(timeout=self._answer_within):
             raise FleetUnavailable(
-                f"All {MAX_SESSIONS} sessions of this client have waited for Postgres for "
-                f"{self._answer_within:g} s."
+                f"None of this client's {MAX_SESSIONS} sessions has become free within "
+                f"{self._answer_within:g} s: others wait for Postgres on them."
             )
         try:
             return self._run(work, reads)
+        except OutcomeUnknown as unknown:
+            if message_id is not None:
+                unknown.name_message(message_id)
+            raise
         finally:
             free.release()
 

@@ -27,7 +27,7 @@ def incompatible_threads(
     """
     found = []
     for row in fleet._sessions.run(
-        lambda conn: queries.rows(conn, "standing_threads", limit=limit)
+        lambda conn: queries.rows(conn, "standing_threads", limit=limit), reads=True
     ):
         graph, reason = _graph(registry, row["graph"])
         missing = [] if graph is None else _missing(graph, row)

@@ -98,7 +98,26 @@ def test_a_transaction_that_is_stopped_is_given_up_once(fleet: Fleet, database: 
     items = [("refund", f"k{n}", INPUT) for n in range(20)]
     fleet.submit_many(items[:1])
     with stopped(backends(database)):
-        gives_up(lambda: fleet.submit_many(items))
+        error = gives_up(lambda: fleet.submit_many(items))
+    assert "send them again with the same message_ids" in str(error)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda fleet: fleet.cancel("refund:A1"),
+        lambda fleet: fleet.pause("refund"),
+        lambda fleet: fleet.drain("w1"),
+    ],
+)
+def test_what_an_operator_changes_is_no_message(
+    work: Callable[[Fleet], Any], fleet: Fleet, database: Database
+) -> None:
+    """Whether it was done is to be looked up; there is no message_id to send again."""
+    with stopped(backends(database)):
+        error = gives_up(lambda: work(fleet))
+    assert isinstance(error, OutcomeUnknown)
+    assert "not known whether it was done" in str(error) and "message_id" not in str(error)
 
 
 def test_those_that_wait_for_a_session_come_back_too(fleet: Fleet, database: Database) -> None:
