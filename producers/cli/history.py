@@ -62,7 +62,8 @@ def _line(entry: dict[str, Any]) -> dict[str, Any]:
     nodes = " ".join(entry["nodes"]) or f"({entry['source']})"
     if "amended" in entry:
         nodes += f" (by hand: {entry['amended']['by'] or 'unknown'})"
-    following = " ".join(entry["next"]) or "(end)"
+    # An input stands before the graph's first step, of which it says nothing.
+    following = " ".join(entry["next"]) or ("(start)" if entry["source"] == "input" else "(end)")
     if entry["asks"]:
         following += " (asks)"
     if entry["failed"]:

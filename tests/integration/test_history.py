@@ -89,6 +89,8 @@ def test_history_tells_of_each_checkpoint_its_time_its_node_and_what_changed(
     assert found[3]["changed"]["outcome"] == "refunded"
     assert [c["at"] for c in found] == sorted(c["at"] for c in found)
     assert [c["parent"] for c in found[1:]] == [c["checkpoint_id"] for c in found[:-1]]
+    lines = [line.split("\t") for line in cli("history", thread).out.splitlines()]
+    assert [line[-1] for line in lines[1:2] + lines[-1:]] == ["(start)", "(end)"]
 
 
 def test_history_at_a_checkpoint_shows_the_state_there(slot: Slot, fleet: Fleet, cli: Cli) -> None:
