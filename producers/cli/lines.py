@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 #: As many as one transaction takes.
 _AT_ONCE = 500
 _OUTCOMES = ("accepted", "duplicate", "existing")
-_FIELDS = ("graph", "key", "input", "message_id", "on_existing", "priority", "delay")
+#: LangGraph's, for the runs of the thread.
+_RUN = ("context", "config")
+_FIELDS = ("graph", "key", "input", "message_id", "on_existing", "priority", "delay", *_RUN)
 
 Line = tuple[int, dict[str, Any]]
 
@@ -152,6 +154,7 @@ def _chunks(lines: Lines) -> Iterator[list[Line]]:
 def _message_id(start: dict[str, Any]) -> str:
     """From what the line is about: sent again, it is the same message."""
     about = [start["graph"], start["key"], start["input"]]
+    about += [{name: start[name]} for name in _RUN if start.get(name) is not None]
     try:
         return f"line-{canonical_hash(about)[:40]}"
     except ValueError:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from producers import Fleet
+from producers.runs import parted
 from tests.harness import ROOT, Broker, Database, clean_environment, eventually
 from tests.integration import test_cli
 from tests.integration.mailbox import INPUT, settle
@@ -344,6 +345,38 @@ def test_a_file_is_submitted_and_can_be_submitted_again(
     file.write_bytes(file.read_bytes() + lines(start("A3"), start("A1")))
     assert counts(cli(*args)) == (4, 1, 3, 0)
     assert database.value("SELECT count(*) FROM fleet.messages") == 3
+
+
+def test_a_line_may_bring_context_and_config(cli: Cli, database: Database, tmp_path: Path) -> None:
+    """They are part of what makes two lines the same."""
+    file = tmp_path / "orders.jsonl"
+    given = {"context": {"user": "u1"}, "config": {"tags": ["batch"]}}
+    file.write_bytes(lines(start("A1", **given), start("A2"), start("A1", **given)))
+    assert counts(cli("submit", "refund", "--from", str(file), "--json")) == (3, 2, 1, 0)
+    sent = "SELECT payload FROM fleet.messages WHERE thread_id = 'refund:A1'"
+    assert parted(database.value(sent)) == (INPUT, given)
+    file.write_bytes(lines(start("A1", context={"user": "u2"})))
+    assert counts(cli("submit", "refund", "--from", str(file), "--json")) == (1, 0, 0, 1)
+
+
+def test_a_bar_is_shown_on_a_terminal(database: Database, tmp_path: Path) -> None:
+    """On stderr, so that stdout stays data; it is full at the end."""
+    file = tmp_path / "orders.jsonl"
+    file.write_bytes(lines(*(start(f"A{n}") for n in range(3))))
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [*FLEET, "submit", "refund", "--from", str(file), "--json"],
+        env=clean_environment(postgres_url=database.url) | {"TERM": "xterm-256color"},
+        stdout=subprocess.PIPE,
+        stderr=follower,
+        cwd=ROOT,
+    )
+    os.close(follower)
+    out, _ = process.communicate(timeout=60)
+    shown = os.read(leader, 65536).decode(errors="replace")
+    os.close(leader)
+    assert (process.returncode, json.loads(out)["accepted"]) == (0, 3)
+    assert "accepting" in shown and "3/3" in shown
 
 
 def test_more_lines_than_a_transaction_takes(cli: Cli, database: Database, broker: Broker) -> None:
