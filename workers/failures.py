@@ -1,12 +1,14 @@
-"""Which exceptions out of a graph are worth another attempt: a pure decision.
+"""What an exception out of a graph means: whether another attempt is worth it.
 
 Effects classify their own failures (graphs.effects); this is for everything else a node
 raises. What the outside answered is judged as in an effect (graphs.faults), the rest by
 LangGraph's own default rule for node retries, with the mistakes of code that it lacks.
 """
 
+import gc
 import signal
 import threading
+import traceback
 
 import psycopg
 from billiard.common import terminate_handler_fired
@@ -75,6 +77,14 @@ def judged(exc: BaseException, crashes: int, most: int) -> Outcome:
         return Outcome(Kind.RETRY, error, crashed=True)
     said = f"quarantined: {crashes} attempts at it ran out of memory or lost their process"
     return Outcome(Kind.DEAD, f"{said}; last: {error}")
+
+
+def give_back(exc: BaseException) -> None:
+    """Of a turn that ran out of memory: let go of what the frames behind it hold. The rest
+    of the turn needs some, and so does the next one in this process."""
+    if isinstance(exc, MemoryError):
+        traceback.clear_frames(exc.__traceback__)
+        gc.collect()
 
 
 def ends(exc: BaseException) -> bool:

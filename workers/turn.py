@@ -224,9 +224,9 @@ class Turn:
             case WriteRefused():
                 return Outcome(Kind.RETRY if exc.transient else Kind.DEAD, str(exc))
             case _:
+                failures.give_back(exc)
                 log.exception("thread %s failed", self.claimed.thread_id, exc_info=exc)
-                most = self.slot.settings.max_crashes
-                return failures.judged(exc, self.claimed.crashes, most)
+                return failures.judged(exc, self.claimed.crashes, self.slot.settings.max_crashes)
 
     def _finish(self, following: dict[str, Any] | None) -> Claimed | None:
         written = self._ending(self.outcome)

@@ -2,6 +2,7 @@
 
 import sqlite3
 import urllib.error
+import weakref
 from email.message import Message
 
 import httpx
@@ -12,7 +13,7 @@ from langgraph.errors import EmptyInputError, GraphRecursionError, InvalidUpdate
 
 from graphs.errors import EffectFailed
 from graphs.faults import Permanent, Transient
-from workers.failures import describe, judged, transient
+from workers.failures import describe, give_back, judged, transient
 
 _REQUEST = httpx.Request("GET", "http://127.0.0.1/")
 
@@ -98,3 +99,23 @@ def test_out_of_memory_is_quarantined_after_as_many_attempts_as_crashes() -> Non
         "retry",
         "dead",
     ]
+
+
+def test_what_a_node_took_is_given_back_when_memory_has_run_out() -> None:
+    """While its exception is still at hand: the turn's end needs memory, too."""
+
+    class Large:
+        pass
+
+    taken: list[weakref.ref[Large]] = []
+
+    def node() -> None:
+        large = Large()
+        taken.append(weakref.ref(large))
+        raise MemoryError
+
+    with pytest.raises(MemoryError) as caught:
+        node()
+    assert taken[0]() is not None
+    give_back(caught.value)
+    assert taken[0]() is None
