@@ -34,12 +34,13 @@ TIMEOUT = 1.0
 #: For a wake-up that is to be published however many the queue holds.
 NO_LIMIT = 2**31
 
-# KEYS: queues. ARGV: a limit and a message for each. Gives how many were pushed.
+# KEYS: queues. ARGV: a limit, the end to push to (workers take from the right) and a message
+# for each. Gives how many were pushed.
 _PUSH = """
 local pushed = 0
 for i, queue in ipairs(KEYS) do
-    if redis.call('LLEN', queue) < tonumber(ARGV[2 * i - 1]) then
-        redis.call('LPUSH', queue, ARGV[2 * i])
+    if redis.call('LLEN', queue) < tonumber(ARGV[3 * i - 2]) then
+        redis.call(ARGV[3 * i - 1], queue, ARGV[3 * i])
         pushed = pushed + 1
     end
 end
@@ -49,11 +50,13 @@ _SHA = hashlib.sha1(_PUSH.encode(), usedforsecurity=False).hexdigest()
 
 
 class Wake(NamedTuple):
-    """One wake-up to publish; `wake_limit` as the receipt of fleet.accept says."""
+    """One wake-up to publish; `wake_limit` as the receipt of fleet.accept says. `first`: it
+    is taken before those that wait already."""
 
     queue: str
     thread_id: str
     wake_limit: int
+    first: bool = False
 
 
 def broker(url: str, *, timeout: float = TIMEOUT) -> "redis.Redis":
@@ -121,7 +124,8 @@ def push(client: "redis.Redis", wakes: Sequence[Wake]) -> int:
     keys = [wake.queue for wake in wakes]
     args: list[Any] = []
     for wake in wakes:
-        args += [wake.wake_limit, message(wake.queue, wake.thread_id)]
+        end = "RPUSH" if wake.first else "LPUSH"
+        args += [wake.wake_limit, end, message(wake.queue, wake.thread_id)]
     try:
         return int(client.evalsha(_SHA, len(keys), *keys, *args))
     except NoScriptError:

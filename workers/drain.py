@@ -28,6 +28,9 @@ log = logging.getLogger("fleet.drain")
 #: Seconds that a task may go on for although it has done its turns: short turns are many
 #: to a task, since the way from one task to the next costs some milliseconds.
 _AT_LEAST = 1.0
+#: Seconds after which it ends although it has done few: one who waits on the broker, as for
+#: the turn of a lost worker, is not to wait for twenty long turns.
+_AT_MOST = 5.0
 
 
 class _Budget:
@@ -35,14 +38,17 @@ class _Budget:
 
     def __init__(self, turns: int) -> None:
         self._turns = turns
-        self._until = time.monotonic() + _AT_LEAST
+        self._begun = time.monotonic()
 
     def spent(self, done: int) -> bool:
-        return shutdown.requested() or (done >= self._turns and time.monotonic() >= self._until)
+        took = time.monotonic() - self._begun
+        enough = took >= _AT_MOST or (done >= self._turns and took >= _AT_LEAST)
+        return shutdown.requested() or enough
 
 
 def drain(slot: Slot, thread_id: str) -> list[dict[str, Any]]:
-    """Run turns until no mail is due, or ``turns_per_task`` are done and a second is over.
+    """Run turns until no mail is due, or ``turns_per_task`` are done and a second is over, or
+    five are.
 
     Gives ``{"thread_id", "seq", "epoch", "outcome"}`` of each, in order: the task's return
     value, which Flower shows.

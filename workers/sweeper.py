@@ -206,7 +206,9 @@ class Sweeper(threading.Thread):
         for claim, (thread_id, queue) in claims.items():
             # Again only where the queue runs low: the first one may still lie in it.
             limit = limits[queue] if claim in self._orphans.due else NO_LIMIT
-            if self._orphans.allowed(claim, now) and self._push(Wake(queue, thread_id, limit)):
+            # Begun work first: each wake-up that waits already stands for many turns.
+            wake = Wake(queue, thread_id, limit, first=True)
+            if self._orphans.allowed(claim, now) and self._push(wake):
                 self._orphans.note(claim, now)
                 metrics.woken("orphan")
                 log.warning("thread %s lost its worker: woken", thread_id)

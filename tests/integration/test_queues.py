@@ -118,6 +118,19 @@ def test_what_is_left_is_told_to_the_queue_that_it_is_in(
     assert [broker.client.llen(queue) for queue in ("fleet", "slow")] == [0, 1]
 
 
+def test_a_task_of_long_turns_ends_before_it_has_done_twenty(
+    slot_of: Callable[..., Slot],
+    submit: Callable[..., list[str]],
+    broker: Broker,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What waits on the broker does not wait for all of them; the rest is handed over."""
+    monkeypatch.setattr("workers.drain._AT_MOST", 0.0)
+    fleet, _ = submit("fleet", "slow")
+    assert served(drain(slot_of("fleet", "slow"), fleet)) == ["fleet"]
+    assert [broker.client.llen(queue) for queue in ("fleet", "slow")] == [0, 1]
+
+
 def test_a_queue_that_was_added_at_runtime_is_looked_at_for_its_wake_up(
     slot_of: Callable[..., Slot],
 ) -> None:
