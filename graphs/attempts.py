@@ -63,7 +63,7 @@ class Act(Enum):
     LOOK_UP = auto()
     """Call the lookup."""
     PAUSE = auto()
-    """Sleep."""
+    """Sleep, and say whether the worker wants its slot back before the time is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,15 +224,15 @@ class Attempts:
     def _again(self, exc: Exception) -> Flow:
         """Wait for the next attempt, or give the slot back."""
         wait = self.tries.wait(exc)
-        if wait is None:
-            if self.untouched:
-                forgotten = Result(self.call.request_id, "forgotten", None, None, *self._tail())
-                self._record(forgotten, self.spec.policy != "resend")
-            raise RetryLater(
-                faults.retry_after(exc), f"{self._name()}: {faults.describe(exc)}", True
-            ) from exc
-        yield Do(Act.PAUSE, seconds=wait)
-        self._within_ttl(self._intend(again=True))
+        leaving = wait is not None and (yield Do(Act.PAUSE, seconds=wait))
+        if wait is not None and not leaving:
+            self._within_ttl(self._intend(again=True))
+            return
+        if self.untouched:
+            forgotten = Result(self.call.request_id, "forgotten", None, None, *self._tail())
+            self._record(forgotten, self.spec.policy != "resend")
+        reason = f"{self._name()}: {faults.describe(exc)}"
+        raise RetryLater(faults.retry_after(exc), reason, counted=not leaving) from exc
 
     # After the call
 

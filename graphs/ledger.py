@@ -6,7 +6,10 @@ after :meth:`Ledger.close` lets no left-over thread send or write. What it asks 
 and records there, is in `graphs.turn`, and can be imported from here too.
 """
 
+import asyncio
 import threading
+import time
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +33,8 @@ __all__ = [
 
 #: Seconds that a barrier vouches for the claim.
 FRESH = 2.0
+#: Seconds between two looks, in a pause, at whether the slot is wanted back.
+_LOOK = 0.1
 
 
 @dataclass(eq=False, slots=True)
@@ -62,10 +67,12 @@ class _Execution:
 
 class Ledger:
     """The effects of one turn. ``stopped``: the first control error that left an effect; no
-    further one begins after it, whatever the node made of it."""
+    further one begins after it, whatever the node made of it. ``leaving``: whether the worker
+    wants the slot back."""
 
-    def __init__(self, turn: Turn) -> None:
+    def __init__(self, turn: Turn, leaving: Callable[[], bool] = lambda: False) -> None:
         self.turn = turn
+        self._leaving = leaving
         self.stopped: Control | None = None
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -173,10 +180,25 @@ class Ledger:
         if at_once:
             self.turn.flush()
 
-    def pause(self, seconds: float) -> None:
-        """Sleep, at most to the end of the turn."""
-        self._closed.wait(seconds)
+    def pause(self, seconds: float) -> bool:
+        """Sleep, at most to the end of the turn; True at once when the worker is leaving."""
+        for step in _steps(seconds):
+            self._require_open()
+            if self._leaving():
+                return True
+            self._closed.wait(step)
         self._require_open()
+        return False
+
+    async def apause(self, seconds: float) -> bool:
+        """As :meth:`pause`, in async code."""
+        for step in _steps(seconds):
+            self._require_open()
+            if self._leaving():
+                return True
+            await asyncio.sleep(step)
+        self._require_open()
+        return False
 
     def stop(self, control: Control) -> None:
         """Remember why the turn stops: a node that swallows the error changes nothing."""
@@ -237,6 +259,14 @@ class Ledger:
             )
         self._places[request_id] = place
         return request_id
+
+
+def _steps(seconds: float) -> Iterator[float]:
+    """A pause in parts, as many as its time allows; without length, one look."""
+    end = time.monotonic() + seconds
+    yield min(seconds, _LOOK)
+    while (left := end - time.monotonic()) > 0:
+        yield min(left, _LOOK)
 
 
 def _collide(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:

@@ -122,7 +122,7 @@ class Running:
             case Act.YIELD:
                 return await asyncio.sleep(0)
             case Act.PAUSE:
-                return await asyncio.sleep(do.seconds)
+                return await self._ledger.apause(do.seconds)
         target = self._target(do)
         with self._serving(do):
             async with asyncio.timeout(self._spec.timeout):

@@ -166,6 +166,28 @@ def test_sigterm_ends_a_turn_after_its_superstep(
     assert leaving.name not in [n for (n,) in database.fetch("SELECT worker FROM fleet.workers")]
 
 
+def test_sigterm_ends_a_pause_between_two_tries(
+    fleet: Fleet, database: Database, shop: Shop, workers: Workers
+) -> None:
+    """The slot is free within a second; nothing counts as a crash or a failure."""
+    leaving = workers.start(concurrency=1)
+    order = shop.new_order()
+    shop.fault("refunds", "busy_429", order_id=order, retry_after=25)
+    thread = fleet.submit("refund", order, {"user_id": "u_42"}).thread_id
+    eventually(lambda: shop.calls("refunds", order) == 1)
+    running = "SELECT status = 'running' FROM fleet.threads WHERE thread_id = %s"
+    assert database.value(running, thread)
+    leaving.child.terminate()
+    eventually(lambda: "Warm shutdown" in leaving.log())
+    began = time.monotonic()
+    eventually(lambda: not database.value(running, thread))
+    assert time.monotonic() - began < 1
+    assert leaving.child.wait(10) == 0
+    left = "SELECT status, crashes, failures FROM fleet.messages WHERE thread_id = %s"
+    assert database.fetch(left, thread) == [("pending", 0, 0)]
+    assert shop.calls("refunds", order) == 1
+
+
 # Starts that are refused
 
 

@@ -174,6 +174,8 @@ class Runner:
     def __init__(self, builder: Any, db: Database | None = None, name: str = "g") -> None:
         self.db = db or Database()
         self.name = name
+        #: Set: the worker wants its slot back.
+        self.leaving = threading.Event()
         self.graph = (
             builder.copy({"checkpointer": self.db.saver})
             if hasattr(builder, "checkpointer")
@@ -185,7 +187,7 @@ class Runner:
     ) -> Ran:
         """One turn; what it raised is in the answer, unless it is a failure of the test."""
         turn = MemoryTurn(self.db, self.name, key, tenant, generation)
-        ledger = Ledger(turn)
+        ledger = Ledger(turn, self.leaving.is_set)
         token = current_turn.set(ledger)
         suffix = f"#{generation}" if generation > 1 else ""
         config: Any = {
