@@ -2,7 +2,7 @@
 
 A node that runs again makes such a call again; `@effect` is what makes it happen once.
 Read are the functions that a node leads to (:mod:`graphs.reach`), in modules that are no
-installed libraries, up to where an effect begins. Calls that only read are let be, and
+installed libraries nor the fleet's own, up to where an effect begins. Calls that only read are let be, and
 listed in the data.
 """
 
@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import infra
 from graphs import reach
 from graphs.effects import AsyncEffect, Effect
 from graphs.registry import RegisteredGraph, Registry
@@ -22,6 +23,11 @@ from .finding import Finding, note, ok, problem, warning
 
 #: Calls named per finding.
 SHOWN = 10
+
+#: In a checkout of ours, what wraps a user's graph lies beside it; these are graphs.
+_GRAPHS = Path(reach.__file__).resolve().parent
+_OURS = (_GRAPHS, Path(infra.__file__).resolve().parent)
+_SHIPPED = tuple(_GRAPHS / name for name in ("examples", "refund.py", "shop.py"))
 
 
 def look(registry: Registry) -> Iterator[Finding]:
@@ -119,8 +125,17 @@ def _functions(node: Any) -> Iterator[tuple[types.FunctionType, Any]]:
     methods = {id(function) for function, _ in bound}
     plain = [(f, None) for f in found if id(f) not in methods]
     for function, owner in [*bound, *plain]:
-        if isinstance(function, types.FunctionType) and not reach.is_library(function):
+        if isinstance(function, types.FunctionType) and not _is_foreign(function):
             yield function, owner
+
+
+def _is_foreign(function: types.FunctionType) -> bool:
+    """Whether it is no user's: a library's, or one of those that the fleet itself wraps with."""
+    if reach.is_library(function):
+        return True
+    file = Path(function.__code__.co_filename)
+    ours = any(file.is_relative_to(folder) for folder in _OURS)
+    return ours and not any(file.is_relative_to(shipped) for shipped in _SHIPPED)
 
 
 def _shown(file: str) -> str:

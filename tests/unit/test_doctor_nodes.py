@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from graphs.masked_state import masked
 from graphs.registry import RegisteredGraph
+from infra.masking import Rule
 from producers.doctor.nodes import Reading
 from tests.graphs import calling
 
@@ -86,6 +88,20 @@ def test_the_shipped_graph_calls_nothing_beside_effects() -> None:
     found = reading.finding()
     assert (found.level, found.data["calls"]) == ("ok", [])
     assert {"graphs.refund", "graphs.shop"} <= set(found.data["modules"])
+
+
+def test_what_wraps_a_graph_is_none_of_the_users_modules() -> None:
+    """Neither the masking of its state nor what trims it is named, though they lie beside it."""
+    from graphs.trimming import trim
+
+    reading = Reading()
+    builder = calling.build("reading")
+    builder.add_node("trim", trim(turns=2))
+    compiled = masked(builder.compile(), Rule())
+    reading.read(RegisteredGraph("masked", compiled, "fleet"))
+    found = reading.finding()
+    assert found.data["modules"] == ["tests.graphs.calling"]
+    assert found.data["files"] == ["tests/graphs/calling.py"]
 
 
 def test_calls_of_subgraphs_and_of_tools_are_found() -> None:
