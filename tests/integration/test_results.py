@@ -58,7 +58,7 @@ RESULTS: list[tuple[Any, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "told"), RESULTS, ids=[repr(g) for g, _ in RESULTS])
+@pytest.mark.parametrize(("given", "told"), RESULTS, ids=[type(g).__name__ for g, _ in RESULTS])
 def test_a_result_is_told_as_plain_data(
     cli: Cli, fleet: Fleet, database: Database, given: Any, told: Any
 ) -> None:
