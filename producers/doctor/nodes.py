@@ -2,8 +2,8 @@
 
 A node that runs again makes such a call again; `@effect` is what makes it happen once.
 Read are the functions that a node leads to (:mod:`graphs.reach`), in modules that are no
-installed libraries nor the fleet's own, up to where an effect begins. Calls that only read are let be, and
-listed in the data.
+installed libraries nor the fleet's own, up to where an effect begins. Calls that only
+read are let be, and listed in the data.
 """
 
 import types
