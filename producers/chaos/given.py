@@ -14,6 +14,8 @@ from graphs.values import plain
 
 from ..cli.lines import opened
 from ..cli.options import once_each
+from ..errors import ProducerError
+from ..messages import Start, built
 from ..payloads import shown
 from ..schemas import compiled, first_error
 from ..status import Question
@@ -25,11 +27,15 @@ _KINDS = ("approve", "value", "continue")
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """One line of the inputs' file: a thread to be run."""
+    """One line of the inputs' file: the start of a thread, which each run makes anew in a
+    tenant of its own."""
 
     line: int
-    key: str
-    input: dict[str, Any]
+    start: Start
+
+    @property
+    def key(self) -> str:
+        return self.start.key
 
 
 @dataclass(slots=True)
@@ -62,7 +68,10 @@ class Answers:
 
 
 def read_inputs(source: str, graph: RegisteredGraph) -> list[Input]:
-    """The lines of the file, each an object with ``key`` and ``input``."""
+    """The lines of the file, each as `fleet submit --from` takes it.
+
+    Raises ChaosUsage, or the error of a start that can't be right, with the line in it.
+    """
     validator = compiled(graph.input_schema) if graph.input_schema else None
     found = []
     with opened(source, {"graph": graph.name}, "--inputs") as lines:
@@ -70,15 +79,24 @@ def read_inputs(source: str, graph: RegisteredGraph) -> list[Input]:
             where = f"{lines.name}, line {number}"
             if start["graph"] != graph.name:
                 raise ChaosUsage(f"{where}: it is for graph '{start['graph']}'.", "Remove it.")
-            if (error := first_error(validator, start["input"])) is not None:
+            made = _start(start, where)
+            if (error := first_error(validator, made.input)) is not None:
                 raise ChaosUsage(
                     f"{where}: the input does not fit graph '{graph.name}': {error[0]}{error[1]}.",
                     "Correct it.",
                 )
-            found.append(Input(number, str(start["key"]), start["input"]))
+            found.append(Input(number, made))
     if not found:
         raise ChaosUsage(f"{source} has no inputs.", 'Write {"key": "A1001", "input": {}} in it.')
     return found
+
+
+def _start(given: dict[str, Any], where: str) -> Start:
+    try:
+        return built(Start, **given)
+    except ProducerError as error:
+        error.message = f"{where}: {error.message}"
+        raise
 
 
 def read_answers(path: Path | None) -> Answers:

@@ -128,7 +128,7 @@ class Trial:
     def _submit(self, run: Run) -> None:
         urls = self._stage.stack.postgres_url, self._stage.stack.redis_url
         with Fleet(*urls, tenant=run.tenant) as fleet:
-            fleet.submit(self._graph.name, run.input.key, run.input.input, message_id="chaos-start")
+            fleet.submit_many([run.input.start])
 
     def _rows(self) -> list[dict[str, Any]]:
         with self._stage.conn.cursor(row_factory=dict_row) as cursor:

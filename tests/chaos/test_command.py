@@ -186,6 +186,23 @@ def test_values_and_results_are_taken_from_files(tmp_path: Path) -> None:
     assert done.code == 0, done.report or done.messages
 
 
+def test_a_line_brings_its_context_and_config(tmp_path: Path) -> None:
+    """And all else that `fleet submit --from` takes; without them this graph fails."""
+    config = {"configurable": {"shop": "north"}}
+    line = BARE | {"context": {"by": "ann"}, "config": config, "priority": 5, "delay": 60}
+    done = attacked(tmp_path, "given", inputs=[line | {"message_id": "m1"}])
+    assert done.code == 0, done.report or done.messages
+
+
+@pytest.mark.parametrize("wrong", [{"priority": 1000}, {"context": []}, {"on_existing": "never"}])
+def test_a_line_that_can_not_be_right_is_refused(tmp_path: Path, wrong: dict[str, Any]) -> None:
+    """Before anything starts, with its number and what is wrong."""
+    done = attacked(tmp_path, "counts", inputs=[BARE, BARE | wrong])
+    assert done.code == 2 and done.report == {}
+    said = json.loads(done.messages.splitlines()[-1])["error"]["message"]
+    assert "line 2: " in said and next(iter(wrong)) in said
+
+
 @pytest.mark.parametrize(
     ("graph", "args", "said"),
     [

@@ -6,8 +6,9 @@ from producers.chaos.given import Input
 from producers.chaos.kills import Kill
 from producers.chaos.trial import Run
 from producers.chaos.verdict import judge
+from producers.messages import Start
 
-GIVEN = Input(1, "A1", {})
+GIVEN = Input(1, Start(graph="g", key="A1", message_id="m", input={}))
 KILL = Kill("turn.superstep", "/1/=1")
 
 

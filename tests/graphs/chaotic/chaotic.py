@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+from langchain_core.runnables import RunnableConfig
 from langgraph.func import entrypoint, task
 from langgraph.graph import END, START, StateGraph
+from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 from typing_extensions import TypedDict
 
@@ -94,6 +96,10 @@ def calls_park(state: State) -> State:
     return {"answer": park()}
 
 
+def reads_context(state: State, runtime: Runtime[dict[str, str]], config: RunnableConfig) -> State:
+    return {"answer": [runtime.context["by"], config["configurable"]["shop"]]}
+
+
 def _of(*nodes: Any) -> Any:
     builder = StateGraph(State)
     before = START
@@ -107,6 +113,7 @@ def _of(*nodes: Any) -> Any:
 
 outgoing = _of(over_http, over_async_http, in_a_process, in_sqlite, only_reads)
 away, breaks, counts = _of(calls_away), _of(begins, raises), _of(how_many)
+given = _of(reads_context)
 parks, untyped_graph = _of(calls_park), _of(calls_untyped)
 
 
