@@ -17,11 +17,11 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.rows import dict_row
 
 from graphs.registry import RegisteredGraph
+from graphs.stored import SERDE
+from graphs.values import plain
 from infra.postgres import connect
 from infra.sql import query
 
-from ..cli.output import jsonable
-from ..cli.state import SERDE
 from ..client import Fleet
 from ..errors import AnswerRefused, ProducerError
 from ..local.processes import Process
@@ -223,4 +223,4 @@ class Trial:
         with connect(self._stage.stack.postgres_url, "fleet-chaos", row_factory=dict_row) as conn:
             graph = self._graph.graph.copy({"checkpointer": PostgresSaver(conn, serde=SERDE)})
             where: Any = {"configurable": {"thread_id": run.thread_id, "checkpoint_ns": ""}}
-            return jsonable(graph.get_state(where).values)
+            return plain(graph.get_state(where).values)

@@ -16,6 +16,8 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from psycopg.rows import dict_row
 
 from graphs.pending import pending_nodes
+from graphs.stored import SERDE
+from graphs.values import plain
 from infra.postgres import connect
 
 from ..client import Fleet
@@ -25,8 +27,6 @@ from ..names import check_text_name
 from ..surroundings import addresses
 from . import values
 from .failures import note
-from .output import jsonable
-from .state import SERDE
 from .values import Values
 
 
@@ -137,7 +137,7 @@ def _entry(
         "changed": {name: v for name, v in state.items() if _new(name, found, before)},
         "unknown": [name for name in unknown if _new(name, found, before)],
         "next": _next(found),
-        "asks": [jsonable(w) for w in _written(found, "__interrupt__")],
+        "asks": [plain(w) for w in _written(found, "__interrupt__")],
         "failed": [str(w) for w in _written(found, "__error__")],
     }
     if _new("__end__", found, before):

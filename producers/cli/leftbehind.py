@@ -8,11 +8,11 @@ from typing import Any
 
 from graphs.pending import missing_nodes, stored_nodes
 from graphs.registry import RegisteredGraph, Registry
+from graphs.stored import SERDE
 from infra.errors import RegistryError
 
 from .. import queries
 from ..client import Fleet
-from .state import SERDE
 
 #: Open threads looked at, those that changed last first.
 MOST = 100_000

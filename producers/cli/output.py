@@ -35,23 +35,6 @@ def plain(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
-def jsonable(value: Any) -> Any:
-    """A value as JSON holds it: keys are text, NaN is null, cycles and the like are text."""
-    try:
-        text = json.dumps(_text_keys(value), default=lambda v: _text_keys(plain(v)))
-        return json.loads(text, parse_constant=lambda _: None)
-    except (ValueError, TypeError, RecursionError):
-        return repr(value)
-
-
-def _text_keys(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {k if isinstance(k, str) else str(k): _text_keys(v) for k, v in value.items()}
-    if isinstance(value, list | tuple):
-        return [_text_keys(v) for v in value]
-    return value
-
-
 def cell(value: Any, longest: int = 120) -> str:
     """A value in one line that can't move a terminal's cursor."""
     if value is None:

@@ -17,8 +17,8 @@ from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.pregel import Pregel
 from langgraph.pregel._checkpoint import channels_from_checkpoint
 
-from .output import jsonable
-from .state import state_values
+from graphs.stored import state_values
+from graphs.values import plain
 
 _RESULT, _SAVED = "__end__", "__previous__"
 #: In a checkpoint's metadata: how often each DeltaChannel was written since it was stored whole.
@@ -86,9 +86,9 @@ def outcome(found: CheckpointTuple) -> dict[str, Any]:
     values = found.checkpoint["channel_values"]
     if _RESULT not in values:
         return {}
-    told = {"result": jsonable(values[_RESULT])}
+    told = {"result": plain(values[_RESULT])}
     if _SAVED in values and values[_SAVED] != values[_RESULT]:
-        told["saved"] = jsonable(values[_SAVED])
+        told["saved"] = plain(values[_SAVED])
     return told
 
 
