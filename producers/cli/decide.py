@@ -1,12 +1,16 @@
 """`fleet answer` and `fleet resolve`: what a person decides."""
 
 import getpass
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from .options import Json, MessageId, Thread, read_json
-from .submit import report
+from .submit import Wait, ended_well, report
+
+if TYPE_CHECKING:
+    from ..client import Fleet
+    from ..status import Receipt
 
 
 def register(app: typer.Typer) -> None:
@@ -33,6 +37,7 @@ def answer(
         str | None, typer.Option("--by", metavar="NAME", help="Who answers; you, if left out.")
     ] = None,
     message_id: MessageId = None,
+    wait: Wait = None,
     as_json: Json = False,
 ) -> None:
     """Answer the question of a thread."""
@@ -43,7 +48,7 @@ def answer(
         receipt = fleet.answer(
             thread, question, given, message_id=message_id, answered_by=by or _user()
         )
-    report(receipt, as_json)
+        _tell(fleet, receipt, wait, as_json)
 
 
 def _one_of(approve: bool, reject: bool, value: str | None, note: str | None) -> Any:
@@ -79,6 +84,7 @@ def resolve(
         bool, typer.Option("--did-not-happen", help="It did not; it will be done now.")
     ] = False,
     message_id: MessageId = None,
+    wait: Wait = None,
     as_json: Json = False,
 ) -> None:
     """Settle an effect in doubt: say whether it happened."""
@@ -93,4 +99,12 @@ def resolve(
         receipt = fleet.resolve(
             thread, request_id, happened is not None, result, message_id=message_id
         )
-    report(receipt, as_json)
+        _tell(fleet, receipt, wait, as_json)
+
+
+def _tell(fleet: "Fleet", receipt: "Receipt", wait: float | None, as_json: bool) -> None:
+    """The receipt, or what became of the thread where that is waited for."""
+    if wait is None:
+        report(receipt, as_json)
+    elif not ended_well(fleet, receipt, wait, as_json):
+        raise typer.Exit(1)
