@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Tests use the servers that they start, whatever the caller's environment names."""
     for name in [name for name in os.environ if name.startswith("FLEET_")]:
         del os.environ[name]
+    # A shell's background job ignores it, and so would each process that a test interrupts.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -96,7 +96,7 @@ FAULTS = {
         r"follow one|Counter|paid|was \w+ and is",
     ),
     "the newest message first": (
-        [("fleet.claim_row", "ORDER BY seq LIMIT 1", "ORDER BY seq DESC LIMIT 1")],
+        [("fleet.claim_row", "ORDER BY m.seq LIMIT 1", "ORDER BY m.seq DESC LIMIT 1")],
         r"paid|start",
     ),
 }
