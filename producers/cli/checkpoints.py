@@ -34,8 +34,9 @@ def history(thread_id: str, generation: int | None = None) -> list[dict[str, Any
     """Every checkpoint, oldest first: ``{"checkpoint_id", "subgraph", "at", "step", "source",
     "nodes", "changed", "next", …}``. subgraph: the nodes that lead to the one whose step it
     is, as ``"agent|model"``; nodes: those whose work it holds; changed: the values that it
-    brought, by name; unknown: names of those that can't be told. Raises UnknownThread,
-    UnknownCheckpoint for a generation that there is not.
+    brought, by name; appended: of those that are lists which only grew, what came at their end;
+    unknown: names of those that can't be told. Raises UnknownThread, UnknownCheckpoint for a
+    generation that there is not.
     """
     with _opened(thread_id, generation) as past:
         found = [*past.saver.list(past.config())][::-1]
@@ -126,6 +127,7 @@ def _entry(
     # What came before it may have been pruned: then nobody knows what it brought.
     cut = before is None and _parent(found) is not None
     state, unknown = ({}, []) if cut else reader.read(found)
+    changed = {name: value for name, value in state.items() if _new(name, found, before)}
     entry: dict[str, Any] = {
         "checkpoint_id": found.checkpoint["id"],
         "subgraph": "|".join(values.path(found)) or None,
@@ -134,7 +136,8 @@ def _entry(
         "step": metadata.get("step"),
         "source": metadata.get("source"),
         "nodes": [] if cut else _nodes(found, before),
-        "changed": {name: v for name, v in state.items() if _new(name, found, before)},
+        "changed": changed,
+        "appended": _appended(changed, before, reader),
         "unknown": [name for name in unknown if _new(name, found, before)],
         "next": _next(found),
         "asks": [plain(w) for w in _written(found, "__interrupt__")],
@@ -145,6 +148,24 @@ def _entry(
     if amended := metadata.get("fleet_amended"):
         entry["amended"] = {"message_id": amended, "by": metadata.get("fleet_amended_by") or None}
     return entry
+
+
+def _appended(
+    changed: Mapping[str, Any], before: CheckpointTuple | None, reader: Values
+) -> dict[str, list[Any]]:
+    """The ends of lists that begin as they were before, by name."""
+    lists = {name: value for name, value in changed.items() if isinstance(value, list)}
+    if before is None or not lists:
+        return {}
+    old, _ = reader.read(before)
+    return {name: end for name, value in lists.items() if (end := _end(old.get(name), value))}
+
+
+def _end(old: Any, value: list[Any]) -> list[Any]:
+    """What follows the old list; nothing where that was empty, since then all is new."""
+    if isinstance(old, list) and old and value[: len(old)] == old:
+        return value[len(old) :]
+    return []
 
 
 def _nodes(found: CheckpointTuple, before: CheckpointTuple | None) -> list[str]:

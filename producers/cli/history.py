@@ -1,6 +1,7 @@
 """`fleet history`: the checkpoints of a thread, and its state at one of them."""
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import typer
@@ -37,7 +38,8 @@ def history(
     thread, generation = _parted(thread, generation)
     if at is not None:
         found = checkpoints.snapshot(thread, at, generation)
-        print_json(found) if as_json else print_facts({k: v for k, v in found.items() if v != []})
+        facts = {k: v for k, v in found.items() if v not in ([], {})}
+        print_json(found) if as_json else print_facts(facts)
         return
     entries = checkpoints.history(thread, generation)
     if as_json:
@@ -68,6 +70,15 @@ def _line(entry: dict[str, Any]) -> dict[str, Any]:
         following += " (asks)"
     if entry["failed"]:
         following += " (failed)"
-    changed = entry["changed"] | {k: entry[k] for k in ("result", "saved") if k in entry}
+    changed = dict(_grown(entry)) | {k: entry[k] for k in ("result", "saved") if k in entry}
     changed |= dict.fromkeys(entry["unknown"], "(not known)")
     return {**entry, "nodes": nodes, "next": following, "changed": changed or None}
+
+
+def _grown(entry: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What changed, by name; of a list that only grew what came to it: ``"messages + 2"``."""
+    for name, value in entry["changed"].items():
+        if end := entry["appended"].get(name):
+            yield f"{name} + {len(end)}", end
+        else:
+            yield name, value

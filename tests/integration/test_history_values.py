@@ -41,7 +41,7 @@ Cli = Callable[..., Done]
 @pytest.fixture
 def graphs_file(database: Database, tmp_path: Path) -> Path:
     (tmp_path / "functional.py").write_text(FUNCTIONAL)
-    chats = {n: f"{CHAT}:{n}" for n in ("delta", "nested", "remembering")}
+    chats = {n: f"{CHAT}:{n}" for n in ("chat", "delta", "nested", "remembering")}
     found = write_graphs(
         tmp_path, adds="./functional.py:adds", keeps="./functional.py:keeps", **chats
     )
@@ -99,6 +99,21 @@ def test_what_is_kept_as_differences_is_shown_whole(
         said = step["changed"].get("said", said)
         assert at["state"] == expected[step["checkpoint_id"]] | ({"said": said} if said else {})
     assert cli("show", thread, "--json").json()["state"]["said"] == said != []
+
+
+@pytest.mark.parametrize("graph", ["chat", "delta"])
+def test_of_a_list_that_only_grew_the_end_is_shown(
+    graph: str, slot: Slot, fleet: Fleet, cli: Cli
+) -> None:
+    """With how many came to it, however long it was; as JSON beside the whole."""
+    long = "what was said long ago " * 20
+    thread = talk(slot, fleet, graph, long, "and then?")
+    last = cli("history", thread, "--json").json()["checkpoints"][-1]
+    assert last["changed"]["said"][0] == long and len(last["changed"]["said"]) == 4
+    assert last["appended"] == {"said": ["answer to and then?"]}
+    lines = cli("history", thread).out.splitlines()
+    assert '"said + 1": ["answer to and then?"]' in lines[-1]
+    assert not any("said + " in line for line in lines[:3])
 
 
 def test_what_is_kept_as_differences_needs_the_graph(
