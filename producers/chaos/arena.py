@@ -33,6 +33,7 @@ _SETTINGS = {
     "hung_grace": 3,
     "sweep_interval": 0.1,
     "election_interval": 0.1,
+    "redelivery_after": 0.5,
     "backoff_base": 0.1,
     "backoff_max": 2,
 }
@@ -84,7 +85,8 @@ class Arena:
 
     def _start(self, undo: contextlib.ExitStack) -> None:
         postgres, broker = self.stack.postgres_url, self.stack.redis_url
-        migrate(postgres, Registry.load(self._graphs_file).described())
+        registry = Registry.load(self._graphs_file)
+        migrate(postgres, registry.described(), registry.store.dims)
         self._kept = {k: v for k, v in os.environ.items() if not k.startswith("FLEET_")}
         plain = Launcher(self.stack, environment(self._kept), self.stack.data_dir)
         books = self.stack.data_dir / "books.jsonl"

@@ -46,13 +46,17 @@ def kills(seed: int, every: float, mix: Mapping[str, int] = KILLS) -> Iterator[S
             yield Strike(kind, every * source.uniform(0.5, 1.5), source.random())
 
 
-def troubles(seed: int, every: float, kinds: Sequence[str] | None = None) -> Iterator[Strike]:
-    """Without end; all kinds in turn, in another order each time."""
+def troubles(
+    seed: int, every: float, longest: float = 15.0, kinds: Sequence[str] | None = None
+) -> Iterator[Strike]:
+    """Without end; all kinds in turn, in another order each time. longest: seconds; what has
+    to outlast a timeout lasts for that."""
     source = random.Random(f"troubles {seed}")
     kinds = possible() if kinds is None else kinds
     while True:
         for kind in _shuffled(source, kinds):
-            lasts = source.uniform(*TROUBLES[kind])
+            least, most = TROUBLES[kind]
+            lasts = source.uniform(least, max(least, min(most, longest)))
             yield Strike(kind, every * source.uniform(0.5, 1.5), source.random(), lasts)
 
 

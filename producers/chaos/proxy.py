@@ -129,10 +129,10 @@ class Proxy:
             # It was made before the black hole and is met only now.
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, _ATTACH, _DROP_ALL)
         self._writers.add(writer)
-        await self._passes.wait()
         try:
+            await self._passes.wait()
             from_server, to_server = await asyncio.open_connection(*self._server, limit=_CHUNK)
-        except OSError:
+        except (OSError, asyncio.CancelledError):
             _reset(writer)
             self._writers.discard(writer)
             return

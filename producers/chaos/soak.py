@@ -37,12 +37,14 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Wishes:
-    """kill_every, trouble_every: seconds between two, on average. seed: of the plan."""
+    """kill_every, trouble_every: seconds between two, on average. longest: seconds that a
+    trouble lasts. seed: of the plan."""
 
     seconds: float
     seed: int
     kill_every: float = 0.4
     trouble_every: float = 3.0
+    longest: float = 15.0
     stories: Sequence[Story] = STORIES
     graphs_file: Path = GRAPHS
     seats: int = 3
@@ -56,7 +58,7 @@ def soak(wishes: Wishes, say: Say, evidence: Path) -> Numbers:
     """
     begun = time.monotonic()
     with _failing(), Arena(wishes.graphs_file, seats=wishes.seats, slots=wishes.slots) as arena:
-        load = Load(arena, wishes.stories, wishes.seed, 3 * arena.slots)
+        load = Load(arena, wishes.stories, wishes.seed, 6 * arena.slots)
         say(f"Starting {wishes.seats} workers, and each story once without faults.")
         arena.fill()
         load.tell(PATIENCE)
@@ -85,7 +87,7 @@ def _fire(arena: Arena, wishes: Wishes) -> Fire:
     return Fire(
         arena,
         plan.kills(wishes.seed, wishes.kill_every),
-        plan.troubles(wishes.seed, wishes.trouble_every),
+        plan.troubles(wishes.seed, wishes.trouble_every, wishes.longest),
         Takeovers(arena),
     )
 

@@ -63,6 +63,10 @@ def chaos(
         float | None,
         typer.Option("--minutes", min=0.1, help="Without a graph: refunds under random kills."),
     ] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option("--seed", min=0, help="With --minutes: the plan of kills of an earlier run."),
+    ] = None,
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
@@ -74,13 +78,14 @@ def chaos(
     never. Exit code 0: no fault; 1: a fault was found.
     """
     if graph is None or inputs is None:
-        _soak_or_usage(graph, minutes, as_json)
+        _soak_or_usage(graph, minutes, seed, as_json)
         return
     from ..chaos.errors import ChaosUsage
     from ..local.signals import STOPPED, ending_on_signals
 
-    if minutes is not None:
-        raise ChaosUsage("--minutes is for `fleet chaos` without a graph.", "Leave one out.")
+    if minutes is not None or seed is not None:
+        given = "--minutes" if minutes is not None else "--seed"
+        raise ChaosUsage(f"{given} is for `fleet chaos` without a graph.", "Leave one out.")
     wishes = _wishes(graph, inputs, answers, results)
     _confirm(real_effects, allow or [], yes)
     if html is not None:
@@ -102,21 +107,19 @@ def chaos(
     _tell(report, as_json, html)
 
 
-def _soak_or_usage(graph: str | None, minutes: float | None, as_json: bool) -> None:
+def _soak_or_usage(
+    graph: str | None, minutes: float | None, seed: int | None, as_json: bool
+) -> None:
     """Without a graph: the soak of the fleet itself."""
-    from importlib import import_module
-    from importlib.util import find_spec
-
     from ..chaos.errors import ChaosUsage
+    from ..chaos.soak import run
 
     if graph is not None:
         raise ChaosUsage(f"No inputs of {graph} are given.", "Give them with --inputs FILE.")
     if minutes is None:
         raise ChaosUsage("No graph is given.", "Write `fleet chaos GRAPH --inputs FILE`.")
-    if find_spec("producers.chaos.soak") is None:
-        raise ChaosUsage("This installation has no soak.", "Run it from a checkout.")
     # Prints what it found; the exit code is its own.
-    if code := import_module("producers.chaos.soak").run(minutes, as_json=as_json):
+    if code := run(minutes, seed=seed, as_json=as_json):
         raise typer.Exit(code)
 
 
