@@ -63,7 +63,7 @@ class Act(Enum):
     LOOK_UP = auto()
     """Call the lookup."""
     PAUSE = auto()
-    """Sleep, and say whether the worker wants its slot back before the time is over."""
+    """Sleep; True when the turn is to stop before the time is over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,15 +224,15 @@ class Attempts:
     def _again(self, exc: Exception) -> Flow:
         """Wait for the next attempt, or give the slot back."""
         wait = self.tries.wait(exc)
-        leaving = wait is not None and (yield Do(Act.PAUSE, seconds=wait))
-        if wait is not None and not leaving:
+        stopping = wait is not None and (yield Do(Act.PAUSE, seconds=wait))
+        if wait is not None and not stopping:
             self._within_ttl(self._intend(again=True))
             return
         if self.untouched:
             forgotten = Result(self.call.request_id, "forgotten", None, None, *self._tail())
             self._record(forgotten, self.spec.policy != "resend")
         reason = f"{self._name()}: {faults.describe(exc)}"
-        raise RetryLater(faults.retry_after(exc), reason, counted=not leaving) from exc
+        raise RetryLater(faults.retry_after(exc), reason, counted=not stopping) from exc
 
     # After the call
 

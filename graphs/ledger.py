@@ -33,7 +33,7 @@ __all__ = [
 
 #: Seconds that a barrier vouches for the claim.
 FRESH = 2.0
-#: Seconds between two looks, in a pause, at whether the slot is wanted back.
+#: Seconds between two looks, in a pause, at whether the turn is to stop.
 _LOOK = 0.1
 
 
@@ -67,12 +67,12 @@ class _Execution:
 
 class Ledger:
     """The effects of one turn. ``stopped``: the first control error that left an effect; no
-    further one begins after it, whatever the node made of it. ``leaving``: whether the worker
-    wants the slot back."""
+    further one begins after it, whatever the node made of it. ``stopping``: whether the
+    worker wants the turn to end soon."""
 
-    def __init__(self, turn: Turn, leaving: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, turn: Turn, stopping: Callable[[], bool] = lambda: False) -> None:
         self.turn = turn
-        self._leaving = leaving
+        self._stopping = stopping
         self.stopped: Control | None = None
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -181,10 +181,10 @@ class Ledger:
             self.turn.flush()
 
     def pause(self, seconds: float) -> bool:
-        """Sleep, at most to the end of the turn; True at once when the worker is leaving."""
+        """Sleep, at most to the end of the turn; True as soon as the turn is to stop."""
         for step in _steps(seconds):
             self._require_open()
-            if self._leaving():
+            if self._stopping():
                 return True
             self._closed.wait(step)
         self._require_open()
@@ -194,7 +194,7 @@ class Ledger:
         """As :meth:`pause`, in async code."""
         for step in _steps(seconds):
             self._require_open()
-            if self._leaving():
+            if self._stopping():
                 return True
             await asyncio.sleep(step)
         self._require_open()

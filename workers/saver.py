@@ -95,7 +95,7 @@ class FleetSaver(PostgresSaver):
             buffer.checkpoints[ns, checkpoint["id"]] = (parent, stored, meta)
             buffer.touch()
             self._advance(ns, checkpoint["id"], parent, stored, meta, set(large), new)
-        if shutdown.requested() or self.claim.stop_requested:
+        if self.stopping():
             self.control.request_drain()
         return self._next(conf, ns, checkpoint["id"])
 
@@ -107,6 +107,10 @@ class FleetSaver(PostgresSaver):
                 "checkpoint_id": checkpoint_id,
             }
         }
+
+    def stopping(self) -> bool:
+        """Whether the turn is to end soon: its worker leaves, or its thread is cancelled."""
+        return shutdown.requested() or self.claim.stop_requested
 
     def _halted(self) -> bool:
         """Whether an effect was stopped: a node that covers it up goes on with made-up values."""

@@ -97,7 +97,7 @@ class Turn:
         return self._finish(following)
 
     def _attempt(self) -> Outcome:
-        ledger = self.saver.ledger = Ledger(self.claim, leaving=shutdown.requested)
+        ledger = self.saver.ledger = Ledger(self.claim, stopping=self.saver.stopping)
         token = current_turn.set(ledger)
         try:
             outcome = self._work()

@@ -71,6 +71,17 @@ def test_a_running_turn_is_cancelled_after_its_effect(it: Standing) -> None:
     assert order not in str(it.shop.books(order)["notifications"])
 
 
+def test_a_turn_is_cancelled_in_the_pause_between_two_tries(it: Standing) -> None:
+    """It does not wait for the try after it, which the shop has put off for long."""
+    order = it.shop.new_order()
+    it.shop.fault("refunds", "busy_429", order_id=order, retry_after=29)
+    thread = it.fleet.submit("refund", order, INPUT).thread_id
+    eventually(lambda: it.shop.calls("refunds", order) == 1)
+    assert it.fleet.cancel(thread).outcome == "requested"
+    assert it.fleet.wait(thread, 15).status == "cancelled"
+    assert it.shop.calls("refunds", order) == 1
+
+
 def test_a_waiting_thread_is_cancelled_at_once(it: Standing) -> None:
     """Its question is closed, a late answer refused."""
     thread, _ = it.asked(ABOVE)
