@@ -32,6 +32,7 @@ from . import (
     submit,
 )
 from .failures import exit_code, tell, tell_usage
+from .helptext import flowing
 
 app = typer.Typer(
     name="fleet",
@@ -93,7 +94,7 @@ def _run(args: Sequence[str] | None) -> int:
     given = list(sys.argv[1:] if args is None else args) or ["--help"]
     as_json = "--json" in given
     try:
-        command = typer.main.get_command(app)
+        command = flowing(typer.main.get_command(app))
         done = command.main(given, prog_name="fleet", standalone_mode=False)
         sys.stdout.flush()
         return done if isinstance(done, int) else 0

@@ -27,7 +27,7 @@ class Part(StrEnum):
     sigterm = "sigterm"
 
 
-app = typer.Typer(help="Measure the fleet on this machine.", no_args_is_help=True)
+app = typer.Typer(help="Measure the fleet on this machine.")
 
 
 @app.callback()
