@@ -47,6 +47,9 @@ def check_data_folder(folder: Path) -> None:
         raise unusable(folder, exc) from None
     if is_other:
         raise ServerFailed(f"The data folder {folder} cannot be used: it is a file.", _CHOOSE)
+    above = next((path for path in folder.absolute().parents if path.exists()), folder)
+    if not folder.exists() and not above.is_dir():
+        raise ServerFailed(f"The data folder {folder} cannot be used: {above} is a file.", _CHOOSE)
 
 
 def unusable(folder: object, exc: OSError) -> ServerFailed:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.errors import DataDamaged, PortTaken, SettingsError
+from infra.errors import DataDamaged, PortTaken, ServerFailed, SettingsError
+from infra.folders import check_data_folder
 from infra.ports import free_port
 from producers.local import addresses
 from producers.local.addresses import (
@@ -102,6 +103,14 @@ def test_one_port_for_two_is_refused(tmp_path: Path) -> None:
     """As a wrong command line."""
     with pytest.raises(SettingsError, match="--postgres-port and --shop-port are both 7000"):
         ChosenPorts(tmp_path, {"postgres": 7000, "shop": 7000}, ALL[:3], print)
+
+
+def test_a_data_folder_below_a_file_is_refused(tmp_path: Path) -> None:
+    """The file is named, not something that would have been in the folder."""
+    (tmp_path / "file").touch()
+    for folder in (tmp_path / "file", tmp_path / "file" / "a" / "b"):
+        with pytest.raises(ServerFailed, match=r"cannot be used: \S+ is a file"):
+            check_data_folder(folder)
 
 
 def test_a_port_that_is_not_needed_is_not_looked_at(tmp_path: Path) -> None:
