@@ -164,7 +164,10 @@ class NotInDoubt(ProducerError):
     """Data: thread_id, request_id."""
 
     code = "not_in_doubt"
-    default_hint = "`fleet show` lists the effects of a thread and their states."
+    default_hint = (
+        "It is unknown, settled, or its message was called off: `fleet show` lists the effects "
+        "of a thread and their states."
+    )
 
 
 class ThreadBusy(ProducerError):

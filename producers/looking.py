@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 # Seconds between looks at a thread that is waited for.
 _FIRST_LOOK, _LAST_LOOK = 0.02, 0.25
+#: Where more can be said than that it goes on.
+_LATE_HINTS = {
+    "idle": "It goes on when a worker takes it; `fleet ready` says whether one can.",
+}
 
 
 class Looking:
@@ -75,7 +79,7 @@ class Looking:
             if not left > 0:  # so that NaN is no wait without an end
                 raise WaitTimeout(
                     f"{thread_id} is {seen['status']} after {timeout:g} s.",
-                    _held_hint(thread_id) if seen["held"] else None,
+                    _held_hint(thread_id) if seen["held"] else _LATE_HINTS.get(seen["status"]),
                     thread_id=thread_id,
                     status=seen["status"],
                     timeout=timeout,

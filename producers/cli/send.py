@@ -15,9 +15,17 @@ def register(app: typer.Typer) -> None:
 
 def send(
     graph: Annotated[
-        str, typer.Argument(help="Its graph, for example chat.", autocompletion=complete.graphs)
+        str,
+        typer.Argument(
+            help="Its graph, for example chat, or its id, chat:c42.",
+            autocompletion=complete.graphs,
+        ),
     ],
-    key: Annotated[str, typer.Argument(help="The business id, for example c42.")],
+    key: Annotated[
+        str | None,
+        typer.Argument(help="The business id, for example c42.", show_default=False),
+    ] = None,
+    *,
     input: Annotated[
         str, typer.Option("--input", metavar="JSON|@FILE|-", help="The input, a JSON object.")
     ],
@@ -40,9 +48,11 @@ def send(
     }
     from ..client import Fleet
     from ..errors import UnknownThread
-    from ..names import check_graph, check_key, thread_id
+    from ..names import check_graph, check_key, split_thread_id, thread_id
     from ..refusals import unknown_graph
 
+    if key is None:
+        tenant, graph, key = split_thread_id(_id_alone(graph, tenant))
     with Fleet(tenant=tenant) as fleet:
         thread = thread_id(check_graph(graph), check_key(key), tenant)
         try:
@@ -55,3 +65,12 @@ def send(
             report(receipt, as_json)
         elif not ended_well(fleet, receipt, wait, as_json):
             raise typer.Exit(1)
+
+
+def _id_alone(thread: str, tenant: str) -> str:
+    """The thread's id, where it stands in place of graph and key."""
+    if ":" not in thread:
+        raise typer.BadParameter("Missing argument 'key'")
+    if tenant:
+        raise typer.BadParameter("A thread's id names its tenant itself.", param_hint="--tenant")
+    return thread

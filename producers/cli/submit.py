@@ -12,6 +12,7 @@ from .output import print_facts, print_json
 
 if TYPE_CHECKING:
     from ..client import Fleet
+    from ..errors import WaitTimeout
     from ..status import Receipt
 
 #: Statuses after --wait that a script should take for success.
@@ -150,7 +151,7 @@ def _submit_lines(source: str, defaults: dict[str, Any], tenant: str, as_json: b
 
 def ended_well(fleet: "Fleet", receipt: "Receipt", wait: float, as_json: bool) -> bool:
     """Wait, print what became of it, and whether a script should take that for success."""
-    from ..errors import WaitTimeout
+    from .state import thread_in_full
 
     tell_unpublished(receipt)
     if receipt.outcome == "existing":
@@ -158,28 +159,35 @@ def ended_well(fleet: "Fleet", receipt: "Receipt", wait: float, as_json: bool) -
             f"{receipt.thread_id} was there before: this is its own state, and the input was "
             "not used. `--on-existing restart` starts it anew."
         )
-    late: WaitTimeout | None = None
-    try:
-        fleet.wait(receipt.thread_id, wait)
-    except WaitTimeout as error:
-        late = error
-    status = _final(receipt, as_json)
+    late = _late(fleet, receipt.thread_id, wait)
+    thread = thread_in_full(receipt.thread_id)
+    if late is not None and _late(fleet, receipt.thread_id, 0) is None:
+        # It ended just then: what is shown must not be called late.
+        late, thread = None, thread_in_full(receipt.thread_id)
+    _print_final(receipt, thread, as_json)
     if late is not None:
         tell(late, as_json)
-    return late is None and status in _GOOD
+    return late is None and thread["status"] in _GOOD
 
 
-def _final(receipt: "Receipt", as_json: bool) -> str:
+def _late(fleet: "Fleet", thread_id: str, wait: float) -> "WaitTimeout | None":
+    from ..errors import WaitTimeout
+
+    try:
+        fleet.wait(thread_id, wait)
+    except WaitTimeout as error:
+        return error
+    return None
+
+
+def _print_final(receipt: "Receipt", thread: dict[str, Any], as_json: bool) -> None:
     from .look import print_thread
-    from .state import thread_in_full
 
-    thread = thread_in_full(receipt.thread_id)
-    status = str(thread["status"])
     if as_json:
-        print_json({**receipt.model_dump(mode="json"), "status": status, "thread": thread})
+        facts = receipt.model_dump(mode="json")
+        print_json({**facts, "status": thread["status"], "thread": thread})
     else:
         print_thread(thread)
-    return status
 
 
 def report(receipt: "Receipt", as_json: bool, **more: Any) -> None:

@@ -9,17 +9,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from infra.settings import get_settings
 from producers import Fleet
 from producers.cli import main
-from tests.harness import ROOT, Broker, Database, clean_environment
+from tests.harness import ROOT, Broker, Database, clean_environment, eventually
 from tests.integration.mailbox import APPROVE, INPUT, ask, nobody, settle
 
 FLEET = [sys.executable, "-c", "import sys; from producers.cli import main; sys.exit(main())"]
@@ -183,6 +185,23 @@ def test_a_wrong_command_line_is_one_line_and_exit_2(
     assert machine.code == 2 and says in machine.error()["message"]
 
 
+def test_a_group_without_its_command_says_so(cli: Cli) -> None:
+    """As for every other part that is missing."""
+    assert "Missing command" in cli("bench").line()
+
+
+def test_help_breaks_lines_where_the_terminal_does(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not where a docstring does, which leaves stumps in a narrow one."""
+    monkeypatch.setenv("COLUMNS", "300")
+    for command, line in (
+        ("up", "these servers are used and none is started; with FLEET_SHOP_URL, that shop."),
+        ("demo", "Exits with 0 only if the shop's own books say that each order was refunded"),
+    ):
+        assert line in cli(command, "--help").out
+
+
 def test_what_the_fleet_refuses_is_exit_1(cli: Cli, database: Database) -> None:
     """With a code for machines, and nothing written."""
     cli(*SUBMIT, "--message-id", "m")
@@ -269,6 +288,16 @@ def test_send_waits_for_what_becomes_of_it(cli: Cli, fleet: Fleet, database: Dat
     assert (late.code, json.loads(late.err)["error"]["code"]) == (1, "wait_timeout")
 
 
+def test_send_takes_the_id_in_place_of_graph_and_key(cli: Cli, fleet: Fleet) -> None:
+    """As all commands that look at a thread print it, with its tenant."""
+    threads = (fleet.submit("refund", key, INPUT).thread_id for key in ("A1", "a:b"))
+    with Fleet(tenant="acme") as acme:
+        threads = [*threads, acme.submit("refund", "A1", INPUT).thread_id]
+    for thread in threads:
+        sent = cli("send", thread, "--input", json.dumps(INPUT), "--json").json()
+        assert (sent["thread_id"], sent["seq"]) == (thread, 2)
+
+
 def test_send_starts_no_thread_and_answers_no_question(
     cli: Cli, fleet: Fleet, database: Database
 ) -> None:
@@ -283,6 +312,9 @@ def test_send_starts_no_thread_and_answers_no_question(
         refused = cli("send", *args, "--input", "{}", "--json")
         assert (refused.code, refused.error()["code"]) == (code, error)
     assert cli("send", "refund", "A1").code == 2
+    assert "'key'" in cli("send", "refund", "--input", "{}").line()
+    both = cli("send", "acme/refund:A1", "--tenant", "acme", "--input", "{}")
+    assert both.code == 2 and "--tenant" in both.line()
     assert cli("send", "refund", "A1", "--input", "[]").code == 2
     assert database.value("SELECT count(*) FROM fleet.messages") == 1
 
@@ -303,6 +335,30 @@ def test_wait_prints_what_became_of_it(cli: Cli, fleet: Fleet, database: Databas
     late = cli(*wait)
     assert late.code == 1 and json.loads(late.out)["message_id"] == "m"
     assert json.loads(late.err)["error"]["code"] == "wait_timeout"
+
+
+def test_a_thread_that_ends_as_the_wait_does_is_not_called_late(
+    cli: Cli, fleet: Fleet, database: Database
+) -> None:
+    """What is shown and the exit code say the same."""
+    thread = fleet.submit("refund", "A1001", INPUT, message_id="m").thread_id
+    with (
+        psycopg.connect(database.url) as conn,
+        ThreadPoolExecutor(1) as pool,
+    ):
+        # It is waited for without the effects, and shown with them.
+        conn.execute("LOCK TABLE fleet.effects")
+        done = pool.submit(cli, *SUBMIT, "--message-id", "m", "--wait", "0", "--json")
+        waits = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+        eventually(lambda: database.value(waits) == 1, timeout=30)
+        settle(database, thread, "done")
+        conn.commit()
+        assert (done.result().code, done.result().json()["status"]) == (0, "done")
+
+
+def test_late_without_a_worker_names_the_command_that_tells(cli: Cli) -> None:
+    """Nobody takes the mail: that it goes on would not be true."""
+    assert "`fleet ready`" in cli(*SUBMIT, "--wait", "0").err
 
 
 # Looking on
@@ -502,8 +558,6 @@ def test_ctrl_c_while_waiting_ends_it_quietly(database: Database, broker: Broker
         text=True,
         cwd=ROOT,
     )
-    from tests.harness import eventually
-
     eventually(lambda: database.value("SELECT count(*) FROM fleet.messages") == 1, timeout=30)
     process.send_signal(2)
     _, err = process.communicate(timeout=30)
