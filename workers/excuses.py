@@ -4,7 +4,8 @@ A claim counts a crash ahead, and an orderly end takes it back. A turn whose ses
 has dropped can't end in order, so that a restart of Postgres, or three, would count out
 messages with nothing wrong about them. The count is taken back on a session of its own, as
 soon as Postgres answers. What stays counted: a process that died, and a turn that was
-stopped for want of progress.
+stopped for want of progress. And a message loses no more than so many sessions: one whose
+rows take Postgres down each time, say, is no innocent.
 """
 
 import logging
@@ -24,6 +25,8 @@ log = logging.getLogger("fleet.excuses")
 
 #: Seconds between two attempts while Postgres is away.
 _PAUSE = 1.0
+#: So many of a message's crashes are taken back.
+MOST = 10
 #: A turn without progress for this part of FLEET_TURN_TIMEOUT was stopped for it.
 _NEARLY = 0.9
 
@@ -57,9 +60,12 @@ class Excuses:
             url = self._settings.require_postgres()
             with connect(url, "fleet-excuses") as conn:
                 while self._owed:
-                    conn.execute(query("excuse"), self._owed[0][:2])
+                    thread_id, seq, epoch = self._owed[0]
+                    about = {"thread_id": thread_id, "seq": seq, "epoch": epoch, "most": MOST}
+                    conn.execute(query("excuse"), about)
                     with self._lock:
-                        self._known.discard(self._owed.popleft()[2])
+                        self._owed.popleft()
+                        self._known.discard(epoch)
         except (FleetError, psycopg.Error) as exc:
             log.info("a lost session is not yet taken back from a crash count: %s", exc)
             self._not_before = time.monotonic() + _PAUSE

@@ -14,5 +14,8 @@ SELECT cancel_requested FROM fleet.threads WHERE thread_id = %s;
 
 -- A turn of the message lost its session, not its process: see workers.excuses.
 -- name: excuse
-UPDATE fleet.messages SET crashes = crashes - 1
-WHERE thread_id = %s AND seq = %s AND status IN ('pending', 'claimed', 'in_doubt') AND crashes > 0;
+-- A later claim counts one of its own, which it takes back itself.
+UPDATE fleet.messages SET crashes = crashes - 1, excuses = excuses + 1
+WHERE thread_id = %(thread_id)s AND seq = %(seq)s AND status IN ('pending', 'claimed', 'in_doubt')
+  AND crashes > (status = 'claimed' AND claimed_epoch <> %(epoch)s)::integer
+  AND excuses < %(most)s;

@@ -14,8 +14,9 @@ from infra.settings import get_settings
 from producers import Fleet
 from tests.harness import Database, Shop, eventually
 from workers.claim import Claim
+from workers.claimed import Claimed
 from workers.drain import drain
-from workers.excuses import Excuses
+from workers.excuses import MOST, Excuses
 from workers.slot import Slot
 
 #: Graphs of a node that ends with an error no `except Exception` sees.
@@ -109,6 +110,49 @@ def test_a_turn_that_was_stopped_for_want_of_progress_stays_counted(
     excuses = Excuses(slot.settings.model_copy(update={"turn_timeout": 0.0}))
     thread_id = fleet.submit("refund", shop.new_order("20.00"), {"user_id": "u_42"}).thread_id
     excuses.owe(Claim(slot.connection(), slot.claim(thread_id)))
+    excuses.pay()
+    assert database.value("SELECT crashes FROM fleet.messages") == 1
+
+
+def lose_session(slot: Slot, thread_id: str, excuses: Excuses) -> None:
+    """Claim the thread, and lose it with the session."""
+
+    def claim() -> Claimed | None:
+        # Postgres may have yet to see that the last session is gone.
+        return None if (found := slot.claim(thread_id)).result == "busy" else found
+
+    claimed = eventually(claim)
+    assert claimed is not None and claimed.result == "claimed"
+    excuses.owe(Claim(slot.connection(), claimed))
+    slot.disconnect()
+
+
+def test_a_message_that_ends_every_session_is_quarantined(
+    slot: Slot, fleet: Fleet, database: Database, shop: Shop
+) -> None:
+    """It may be the message that takes Postgres down; a retry begins to count anew."""
+    excuses = Excuses(slot.settings)
+    thread_id = fleet.submit("refund", shop.new_order("20.00"), {"user_id": "u_42"}).thread_id
+    for _ in range(MOST + slot.settings.max_crashes):
+        lose_session(slot, thread_id, excuses)
+        excuses.pay()
+    eventually(lambda: slot.claim(thread_id).result == "dead")
+    assert "quarantined" in (fleet.status(thread_id).last_error or "")
+    fleet.retry(thread_id)
+    lose_session(slot, thread_id, excuses)
+    excuses.pay()
+    assert database.value("SELECT crashes FROM fleet.messages") == 0
+
+
+def test_an_excuse_that_comes_late_takes_nothing_from_the_next_claim(
+    slot: Slot, fleet: Fleet, database: Database, shop: Shop
+) -> None:
+    """Which takes back its own: the counts may have been forgotten in between."""
+    excuses = Excuses(slot.settings)
+    thread_id = fleet.submit("refund", shop.new_order("20.00"), {"user_id": "u_42"}).thread_id
+    lose_session(slot, thread_id, excuses)
+    database.fetch("UPDATE fleet.messages SET crashes = 0")
+    eventually(lambda: slot.claim(thread_id).result == "claimed")
     excuses.pay()
     assert database.value("SELECT crashes FROM fleet.messages") == 1
 

@@ -155,7 +155,7 @@ BEGIN
                 'error', msg.error);
         END IF;
     END IF;
-    UPDATE fleet.messages SET status = 'pending', crashes = 0, failures = 0,
+    UPDATE fleet.messages SET status = 'pending', crashes = 0, failures = 0, excuses = 0,
         first_failed_at = NULL, available_at = fleet.now(), done_at = NULL, error = NULL
     WHERE thread_id = p_thread AND seq = msg.seq RETURNING * INTO msg;
     UPDATE fleet.threads SET status = 'idle', last_error = NULL, updated_at = fleet.now()
