@@ -101,12 +101,12 @@ class Reading:
             "files": sorted(self.files),
             "unread": sorted(self.unread - self.files),
         }
-        read = f"Read: {', '.join(data['files']) or 'no file of yours'}."
+        read = f"Read: {', '.join(data['files']) or 'no file'}."
         if data["unread"]:
             read += f" Without source: {', '.join(data['unread'])}."
         if not changing:
             if not self.files:
-                return note("unprotected nodes", f"Nothing could be read. {read}", **data)
+                return note("unprotected nodes", f"No node was looked at. {read}", **data)
             said = "No call beside effects changes anything outside."
             return ok("unprotected nodes", f"{said} {read}", **data)
         fix = (
