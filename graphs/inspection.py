@@ -36,6 +36,18 @@ def inspected(registry: Registry, name: str) -> dict[str, Any]:
     }
 
 
+def notes(registry: Registry) -> list[str]:
+    """What of the graphs file as a whole will not do what its author expects."""
+    said = []
+    if registry.unread:
+        said.append(f"not read by the fleet, and without effect here: {', '.join(registry.unread)}")
+    try:
+        registry.store_index()
+    except RegistryError as exc:
+        said.append(str(exc))
+    return said
+
+
 def problems(found: RegisteredGraph) -> list[str]:
     """What of a graph that loads will not do what its author expects."""
     said = []

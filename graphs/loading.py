@@ -96,7 +96,7 @@ def entry(name: str, value: Any, file: Path) -> Entry:
 def load(name: str, entry: Entry, folder: Path) -> tuple[Graph, Factory | None]:
     """The graph, and what makes it anew if it is to be. Raises RegistryError."""
     try:
-        found = _attribute(entry.path, folder, name)
+        found = attribute(entry.path, folder, f"Graph {name!r}", name)
         factory = _factory(found, name, entry.mask)
         if factory is None:
             made = found() if callable(found) and not _is_graph(found) else found
@@ -175,42 +175,47 @@ def _factory(found: Any, name: str, rule: Rule | None) -> Factory | None:
 # Modules
 
 
-def _attribute(path: str, folder: Path, name: str) -> Any:
-    where, colon, attribute = path.rpartition(":")
-    if not colon or not attribute:
+def attribute(path: str, folder: Path, what: str, title: str) -> Any:
+    """What ``./file.py:attribute`` or ``package.module:attribute`` names.
+
+    ``what`` begins what is said of it, ``title`` names its module. Raises RegistryError, and
+    whatever its module raises.
+    """
+    where, colon, name = path.rpartition(":")
+    if not colon or not name:
         raise RegistryError(
-            f"Graph {name!r} has the path {path!r}, which names no attribute.",
+            f"{what} has the path {path!r}, which names no attribute.",
             "Write ./file.py:attribute.",
         )
-    module = _module(where, folder, name)
+    module = _module(where, folder, what, title)
     try:
-        return getattr(module, attribute)
+        return getattr(module, name)
     except AttributeError:
-        close = difflib.get_close_matches(attribute, dir(module), n=1)
+        close = difflib.get_close_matches(name, dir(module), n=1)
         raise RegistryError(
-            f"Graph {name!r}: {where} has no attribute {attribute!r}.",
+            f"{what}: {where} has no attribute {name!r}.",
             f"Did you mean {close[0]!r}?" if close else "Correct the graphs file.",
         ) from None
 
 
-def _module(where: str, folder: Path, name: str) -> ModuleType:
+def _module(where: str, folder: Path, what: str, title: str) -> ModuleType:
     if "/" in where and Path(where).suffix in _OTHER_LANGUAGES:
         raise RegistryError(
-            f"Graph {name!r}: {where} is no Python, and the fleet runs LangGraph's Python graphs.",
+            f"{what}: {where} is no Python, and the fleet runs LangGraph's Python graphs.",
             "Take it out of the graphs file that the fleet reads (FLEET_GRAPHS_FILE).",
         )
     if not where.endswith(".py"):
         return importlib.import_module(where)
     file = (folder / where).resolve()
     if not file.is_file():
-        raise RegistryError(f"Graph {name!r}: {file} does not exist.", "Correct the graphs file.")
+        raise RegistryError(f"{what}: {file} does not exist.", "Correct the graphs file.")
     if (imported := _imported(file)) is not None:
         return imported
     # In a package of ours or theirs, the module's own name: its classes must have one identity.
     dotted = _dotted(file)
     if dotted is not None:
         return importlib.import_module(dotted)
-    title = f"fleet_graphs.{name}"
+    title = f"fleet_graphs.{title}"
     spec = importlib.util.spec_from_file_location(title, file)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -4,9 +4,9 @@
      "graphs": {"refund": "./graphs/refund.py:graph",
                 "chat": {"path": "my.agents:make_graph", "queue": "slow", "async": true}}}
 
-``queue`` and ``async`` are ours and may be left out. ``env`` is a file or an object of
-variables that the graphs' modules may need; the process's own environment wins. A graph
-that can't be loaded stops nobody but itself.
+``queue`` and ``async`` are ours and may be left out; ``store`` is read in graphs.kept.
+``env`` is a file or an object of variables that the graphs' modules may need; the process's
+own environment wins. A graph that can't be loaded stops nobody but itself.
 """
 
 import contextlib
@@ -25,12 +25,15 @@ from typing import Any, Self
 from dotenv import dotenv_values
 from langgraph.pregel import Pregel
 from langgraph.store.base import BaseStore
+from langgraph.store.postgres.base import PostgresIndexConfig
 
 from graphs import loading, reach
 from graphs.copies import copied
+from graphs.kept import StoreConfig
 from graphs.loading import Entry, Factory, Graph
 from graphs.opening import Await, Leave, nothing
 from graphs.schemas import input_schema
+from graphs.unread import unread_keys
 from infra.errors import RegistryError
 from infra.settings import PREFIX, get_settings
 
@@ -113,7 +116,13 @@ class Registry:
         folder: Path,
         variables: Mapping[str, str] | None = None,
         paths: tuple[Path, ...] = (),
+        store: StoreConfig | None = None,
+        unread: tuple[str, ...] = (),
     ) -> None:
+        #: How the store that is lent to graphs searches and forgets.
+        self.store = store or StoreConfig(folder)
+        #: Keys of the file that mean nothing here, such as ``http`` or ``store.x``.
+        self.unread = unread
         self._entries = dict(entries)
         self._folder = folder
         self._variables = dict(variables or {})
@@ -146,6 +155,8 @@ class Registry:
             path.parent,
             _variables(document.get("env"), path),
             _local(document.get("dependencies"), path.parent),
+            StoreConfig.read(document.get("store"), path),
+            unread_keys(document),
         )
 
     def names(self) -> list[str]:
@@ -181,6 +192,13 @@ class Registry:
                 {"graph": name, "queue": found.queue, "input_schema": found.input_schema}
             )
         return described
+
+    def store_index(self) -> PostgresIndexConfig | None:
+        """How the lent store is searched by meaning, if it is. Raises RegistryError."""
+        with self._lock:
+            self._prepare()
+            with contextlib.redirect_stdout(sys.stderr):
+                return self.store.index()
 
     def _try(self, name: str) -> RegisteredGraph | RegistryError:
         entry = self._entries[name]

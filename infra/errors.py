@@ -10,6 +10,7 @@ FleetError
 ├── PruneRunning          another process prunes (infra.retention)
 ├── PoolerRefused         a transaction pooler is in front of Postgres
 ├── RegistryError         a graph could not be loaded
+├── VectorsUnavailable    the store can't search by meaning in this database
 ├── PortTaken             something else listens where a server of ours should
 ├── DataFolderBusy        another stack runs on the same data folder
 ├── DataDamaged           a file of the data folder is not as it was left
@@ -82,6 +83,12 @@ class PoolerRefused(FleetError):
     """A transaction pooler is in front of Postgres: session locks would not hold."""
 
     code = "pooler_refused"
+
+
+class VectorsUnavailable(FleetError):
+    """The store can't search by meaning in this database."""
+
+    code = "vectors_unavailable"
 
 
 class RegistryError(FleetError):

@@ -23,6 +23,7 @@ from langgraph.store.postgres import PostgresStore
 from psycopg.rows import dict_row, tuple_row
 from psycopg.types.json import Jsonb
 
+from infra import vectors
 from infra.errors import DatabaseNewer, MigrationsMissing, OlderWorkers
 from infra.postgres import connect
 from infra.sql import query, scripts, statement
@@ -37,14 +38,19 @@ _TYPE = re.compile(
 _POST = ".post.sql"
 
 
-def migrate(url: str, graphs: Iterable[Mapping[str, Any]] = ()) -> list[str]:
+def migrate(
+    url: str, graphs: Iterable[Mapping[str, Any]] = (), dims: int | None = None
+) -> list[str]:
     """Bring the database up to date; give the names of what was applied.
 
     ``graphs``: ``{"graph", "queue", "input_schema"}`` of each registered graph, so that every
-    door can refuse an unknown graph or a wrong input.
+    door can refuse an unknown graph or a wrong input. ``dims``: of the vectors by which the
+    graphs' store is searched, if it is.
     """
     with connect(url, "fleet-migrate") as conn:
         _lock(conn)
+        if dims is not None:
+            vectors.prepare(conn, dims)
         conn.execute(query("migrate_schema"))
         conn.execute(query("migrate_book"))
         applied: list[str] = []
@@ -54,6 +60,8 @@ def migrate(url: str, graphs: Iterable[Mapping[str, Any]] = ()) -> list[str]:
             PostgresSaver(conn).setup()
             PostgresStore(conn).setup()
             conn.row_factory = tuple_row
+            if dims is not None:
+                vectors.setup(conn, dims)
             applied += _apply_functions(conn)
         register_graphs(conn, graphs)
     return applied

@@ -16,6 +16,7 @@ from infra.errors import FleetError
 from infra.postgres import connect
 from infra.retention import Policy, PruneRunning, Pruning
 from infra.settings import Settings
+from workers.expiry import STORE_SWEEP, Expiry
 
 log = logging.getLogger("fleet.pruner")
 
@@ -25,15 +26,20 @@ _FIRST = 60.0
 class Pruner:
     """Prunes every ``prune_interval`` seconds, when :meth:`tick` is called often enough."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, store_sweep: float = STORE_SWEEP) -> None:
         self._settings = settings
         # Not while the worker starts.
         self._due = time.monotonic() + min(_FIRST, settings.prune_interval)
         self._thread: threading.Thread | None = None
         self._stop_requested = threading.Event()
+        self._expiry = Expiry(settings, store_sweep, self._stop_requested.is_set)
 
     def tick(self) -> bool:
-        """Begin a run in the background if one is due; whether it did. Does not wait."""
+        """Begin a run in the background if one is due; whether it did. Does not wait.
+
+        The store's expired items are seen to as well, as often as it has been told.
+        """
+        self._expiry.tick()
         if time.monotonic() < self._due or (self._thread and self._thread.is_alive()):
             return False
         self._due = time.monotonic() + self._settings.prune_interval

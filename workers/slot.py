@@ -61,7 +61,9 @@ class Slot:
         self.tenant = ""
         self._conn: psycopg.Connection[Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._store = LentStore(settings.require_postgres(), self.owner)
+        self._store = LentStore(
+            settings.require_postgres(), self.owner, registry.store.ttl, registry.store_index
+        )
         self.graphs = MadeGraphs(registry, self._store, self.run_async)
         on_disconnect(self.disconnect)
 

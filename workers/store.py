@@ -1,20 +1,24 @@
 """The store that a slot lends to graphs: LangGraph's PostgresStore, opened at its first use.
 
 It has a connection of its own, since what a node keeps there is no part of its turn: it is
-written at once, by every attempt, whether the turn ends well or not.
+written at once, by every attempt, whether the turn ends well or not. It searches and forgets
+as the graphs file says (graphs.kept).
 """
 
 import asyncio
 import threading
-from collections.abc import Iterable
-from typing import Any, cast
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias, cast
 
 import psycopg
-from langgraph.store.base import BaseStore, Op, Result
+from langgraph.store.base import BaseStore, Op, Result, TTLConfig
 from langgraph.store.postgres import PostgresStore
+from langgraph.store.postgres.base import PostgresIndexConfig
 from psycopg.rows import DictRow, dict_row
 
 from infra.postgres import connect
+
+Index: TypeAlias = Callable[[], PostgresIndexConfig | None]
 
 
 class LentStore(BaseStore):
@@ -22,8 +26,12 @@ class LentStore(BaseStore):
 
     supports_ttl = True
 
-    def __init__(self, url: str, owner: str) -> None:
+    def __init__(self, url: str, owner: str, ttl: TTLConfig, index: Index) -> None:
+        """``index`` is called at the first use, when modules may be imported."""
         self._url = url
+        self._index = index
+        # Read by BaseStore's put, get and search, for what they are not told.
+        self.ttl_config = ttl or None
         self._name = f"fleet-store {owner}"[:63]
         self._lock = threading.Lock()
         self._conn: psycopg.Connection[Any] | None = None
@@ -46,7 +54,10 @@ class LentStore(BaseStore):
     def _opened(self) -> PostgresStore:
         with self._lock:
             if self._store is None or self._conn is None or self._conn.closed:
+                index = self._index()
                 conn = connect(self._url, self._name, row_factory=dict_row)
                 self._conn = conn
-                self._store = PostgresStore(cast("psycopg.Connection[DictRow]", conn))
+                self._store = PostgresStore(
+                    cast("psycopg.Connection[DictRow]", conn), index=index, ttl=self.ttl_config
+                )
             return self._store

@@ -26,6 +26,7 @@ from infra.settings import Settings
 from infra.sql import query
 from producers.wakeup import NO_LIMIT, Wake, broker, push
 from workers.calls import Calls
+from workers.expiry import STORE_SWEEP
 from workers.pruner import Pruner
 
 log = logging.getLogger("fleet.sweeper")
@@ -53,6 +54,7 @@ class Sweeper(threading.Thread):
         slots: int,
         pool: str,
         hold: Callable[[bool], None] = lambda _: None,
+        store_sweep: float = STORE_SWEEP,
     ) -> None:
         super().__init__(name="fleet-sweeper", daemon=True)
         self._settings = settings
@@ -65,7 +67,7 @@ class Sweeper(threading.Thread):
             "draining": False,
             "schema": newest(),
         }
-        self._pruner = Pruner(settings)
+        self._pruner = Pruner(settings, store_sweep)
         self._broker = broker(settings.require_redis())
         self._conn: psycopg.Connection[Any] | None = None
         self._leads = False

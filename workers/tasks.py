@@ -21,6 +21,7 @@ from celery.worker.request import Request
 
 from graphs.registry import Registry
 from infra import metrics as counts
+from infra import vectors
 from infra.errors import FleetError
 from infra.masking import mask, mask_text
 from infra.migrate import register_graphs, require_migrated
@@ -30,6 +31,7 @@ from producers.wakeup import NO_LIMIT, VERSION, Wake, publish_many
 from workers import health, metrics, shutdown
 from workers.app import app
 from workers.drain import drain
+from workers.expiry import STORE_SWEEP
 from workers.hung import hung
 from workers.leftovers import leftovers
 from workers.slot import Slot
@@ -179,6 +181,9 @@ def _check(sender: Any = None, **_: Any) -> None:
     refuse_transaction_pooler(url)
     with contextlib.closing(connect(url, "fleet-check")) as conn:
         require_migrated(conn)
+        if (dims := registry().store.dims) is not None:
+            vectors.require(conn, dims)
+            registry().store_index()
         register_graphs(conn, registry().described())
 
 
@@ -221,6 +226,7 @@ def _start_sweeper(sender: Any = None, **_: Any) -> None:
         slots=int(sender.controller.concurrency),
         pool=type(pool).__module__.rsplit(".", 1)[-1],
         hold=lambda wanted: _hold(sender, [*_queues], wanted),
+        store_sweep=registry().store.sweep_seconds or STORE_SWEEP,
     )
     _sweeper.start()
     _heart = health.begin(get_settings().heartbeat_file, sender, _sweeper.round_at)

@@ -11,6 +11,15 @@ WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
   AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
   AND ((l.classid::bigint << 32) | l.objid::bigint) = hashtextextended('fleet.migrate', 3);
 
+-- name: vector_state
+SELECT EXISTS (SELECT FROM pg_available_extensions WHERE name = 'vector'),
+    EXISTS (SELECT FROM pg_extension WHERE extname = 'vector'),
+    (SELECT a.atttypmod FROM pg_attribute a
+     WHERE a.attrelid = to_regclass('store_vectors') AND a.attname = 'embedding');
+
+-- name: create_vector_extension
+CREATE EXTENSION IF NOT EXISTS vector;
+
 -- name: migrate_schema
 CREATE SCHEMA IF NOT EXISTS fleet;
 

@@ -34,3 +34,9 @@ DELETE FROM fleet.rejected_wakeups WHERE id IN (
 
 -- name: prune_patience
 SET lock_timeout = '5s';
+
+-- name: sweep_store
+-- Of LangGraph's store; what is in use at the moment is left to the next time.
+DELETE FROM store WHERE (prefix, key) IN (
+    SELECT prefix, key FROM store WHERE expires_at < now()
+    ORDER BY expires_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED);

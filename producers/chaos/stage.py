@@ -46,7 +46,8 @@ class Stage:
             undo.enter_context(self.stack)
             self.folder = self.stack.data_dir
             self.record = self.folder / "record.jsonl"
-            migrate(self.stack.postgres_url, Registry.load(self._graphs_file).described())
+            registry = Registry.load(self._graphs_file)
+            migrate(self.stack.postgres_url, registry.described(), registry.store.dims)
             # Nothing of the user's settings gets in, but for what the shipped graph asks.
             self._kept = {k: v for k, v in os.environ.items() if not k.startswith("FLEET_")}
             plain = Launcher(self.stack, environment(self._kept), self.folder)

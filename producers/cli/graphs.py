@@ -16,20 +16,23 @@ def register(app: typer.Typer) -> None:
 
 def graphs(as_json: Json = False) -> None:
     """List the graphs of this checkout: nodes, effects with their policy, and problems."""
-    from graphs.inspection import inspected
+    from graphs.inspection import inspected, notes
     from graphs.registry import Registry
     from infra.settings import get_settings
 
     path = get_settings().graphs_path
     registry = Registry.load(path)
     found = [inspected(registry, name) for name in registry.names()]
+    said = notes(registry)
     if as_json:
-        print_json({"file": str(path.absolute()), "graphs": found})
+        print_json({"file": str(path.absolute()), "graphs": found, "notes": said})
     else:
         print_table("", _COLUMNS, [_row(about) for about in found])
         for about in found:
             for problem in about["problems"]:
                 print_facts({about["graph"]: problem})
+        for note in said:
+            print_facts({path.name: note})
 
 
 def _row(about: dict[str, Any]) -> dict[str, Any]:

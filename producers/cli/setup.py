@@ -31,8 +31,12 @@ def migrate(
 
     settings = get_settings()
     url = settings.require_postgres()
-    graphs = [] if post else Registry.load(settings.graphs_path).described()
-    applied = migrations.migrate_post(url) if post else migrations.migrate(url, graphs)
+    if post:
+        graphs, applied = [], migrations.migrate_post(url)
+    else:
+        registry = Registry.load(settings.graphs_path)
+        graphs = registry.described()
+        applied = migrations.migrate(url, graphs, registry.store.dims)
     with connect(url, "fleet-migrate") as conn:
         left, ahead = migrations.left(conn), migrations.ahead(conn)
     names = [graph["graph"] for graph in graphs]

@@ -149,8 +149,9 @@ class Host:
         from infra.migrate import migrate
 
         self._say(which_graphs(self._settings))
-        described = Registry.load(self._settings.graphs_path).described()
-        if applied := migrate(self._stack.postgres_url, described):
+        registry = Registry.load(self._settings.graphs_path)
+        described = registry.described()
+        if applied := migrate(self._stack.postgres_url, described, registry.store.dims):
             self._say(f"Migrated: {', '.join(applied)}.")
         return [dict(graph) for graph in described]
 
