@@ -75,6 +75,19 @@ def test_graphs_are_listed_with_nodes_effects_and_problems(
     assert "broken.py, line 3" in broken["error"]["message"]
 
 
+def test_keys_of_the_file_that_are_not_read_are_noted(
+    listed: None, graphs_file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """For machines and for people; the file works as before."""
+    document = json.loads(graphs_file.read_text())
+    graphs_file.write_text(json.dumps(document | {"http": {}, "checkpointer": {"ttl": {}}}))
+    assert main(["graphs", "--json"]) == 0
+    (note,) = json.loads(capsys.readouterr().out)["notes"]
+    assert note.endswith("without effect here: http, checkpointer")
+    assert main(["graphs"]) == 0
+    assert f"langgraph.json: {note}" in capsys.readouterr().out
+
+
 def test_graphs_are_listed_for_people(listed: None, capsys: pytest.CaptureFixture[str]) -> None:
     """A row each; the broken one's says why, and is no failure of the command."""
     assert main(["graphs"]) == 0
