@@ -152,6 +152,14 @@ def test_migrate_makes_the_tables_of_an_index(
             vectors.require(conn, 4)
 
 
+def test_vectors_too_long_for_an_index_have_their_table(database: Database) -> None:
+    """pgvector would refuse the index, with the tables half made."""
+    migrate(database.url, (), 3072)
+    assert database.value("SELECT to_regclass('store_vectors_embedding_idx')") is None
+    with database.connect() as conn:
+        vectors.require(conn, 3072)
+
+
 def test_nothing_is_made_where_the_extension_may_not_be(empty_database: Database) -> None:
     """The user is told what a superuser has to do; not even the fleet's own tables are made."""
     name = empty_database.url.rpartition("/")[2]
