@@ -21,7 +21,7 @@ from producers.errors import (
 )
 from tests.harness import Broker, Database, eventually
 from tests.integration.mailbox import INPUT, ask, settle
-from tests.integration.test_claim import accept, claim_next, finish, take
+from tests.integration.test_claim import accept, claim_next, finish, take, take_over
 from workers.claim import Claim
 from workers.outcomes import Kind, Outcome, end
 from workers.sweeper import Sweeper
@@ -519,6 +519,39 @@ def test_nothing_is_answered_once_a_cancel_is_asked_for(
     database.fetch("UPDATE fleet.threads SET cancel_requested = true")
     with pytest.raises(AnswerRefused):
         fleet.answer(thread, "q1", "approved")
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_a_restart_that_was_accepted_before_the_doubt_waits_for_it(
+    fleet: Fleet, database: Database, forced: bool
+) -> None:
+    """A worker that dies with an effect under way: its turn goes on first, unless it was forced."""
+    submitted(fleet)
+    with database.connect() as dying:
+        held = Claim(dying, take(dying, "A"))
+        fleet.submit("refund", "A", INPUT, message_id="m2", on_existing="restart", force=forced)
+        held.intend(intent())
+    with database.connect() as conn:
+        held = Claim(conn, take_over(conn, "A"))
+        assert held.claimed.message_id == ("m2" if forced else "m1")
+        assert held.claimed.generation == (2 if forced else 1)
+        held.note(Result("r1", "done", ("null", b""), None, 1, None))
+        finish(held, Kind.DONE)
+        if not forced:
+            assert take(conn, "A").generation == 2
+
+
+def test_a_restart_keeps_nobody_busy_while_it_waits(fleet: Fleet, conn: Any) -> None:
+    """A person's word comes first; until then no wake-up is sent for it."""
+    submitted(fleet)
+    held = Claim(conn, take(conn, "A"))
+    fleet.submit("refund", "A", INPUT, message_id="m2", on_existing="restart")
+    held.intend(intent())
+    finish(held, Kind.IN_DOUBT)
+    assert take(conn, "A").result == "blocked"
+    assert conn.execute("SELECT count(*) FROM fleet.heads").fetchone() == (0,)
+    fleet.resolve(A, "r1", happened=False)
+    assert take(conn, "A").kind == "resolve"
 
 
 # Pause

@@ -186,10 +186,11 @@ BEGIN
         SELECT 1 + coalesce(max(seq), 0) INTO v_seq FROM fleet.messages WHERE thread_id = v_thread;
     END IF;
     INSERT INTO fleet.messages (
-        thread_id, seq, message_id, kind, payload, payload_hash, restarts, queue, tenant, priority,
+        thread_id, seq, message_id, kind, payload, payload_hash, restarts, forced, queue, tenant, priority,
         available_at, accepted_at)
     VALUES (v_thread, v_seq, m->>'message_id', m->>'kind', m->'payload', m->>'payload_hash',
         m->>'kind' = 'start' AND m->>'on_existing' = 'restart' AND NOT v_new,
+        coalesce((m->>'force')::boolean, false),
         CASE WHEN g.paused AND m->>'kind' NOT IN ('resolve', 'amend') THEN 'paused:' ELSE '' END
             || coalesce(g.queue, 'fleet'), v_tenant,
         coalesce((m->>'priority')::smallint, 0),

@@ -1,11 +1,21 @@
 -- Claim: session advisory lock, the thread's row FOR UPDATE, head-of-line
 -- message, new epoch, one crash counted until an orderly outcome takes it back.
 
+-- Whether a restart may drop what the thread is about: not while that has an effect in doubt,
+-- unless somebody said that it is meant. It may have come to be so after the acceptance.
+CREATE OR REPLACE FUNCTION fleet.may_restart(p_thread text, p_forced boolean) RETURNS boolean
+LANGUAGE sql STABLE AS $$
+    SELECT p_forced OR NOT EXISTS (
+        SELECT FROM fleet.effects e JOIN fleet.threads t USING (thread_id)
+        WHERE e.thread_id = p_thread AND e.generation = t.generation AND e.state = 'intent'
+          AND e.effect_key IS NULL)
+$$;
+
 -- Pending messages whose turn it is, as far as one can tell without a claim; see head_of_line.
 CREATE OR REPLACE VIEW fleet.heads AS
     SELECT m.thread_id, m.queue, m.tenant, m.priority, m.available_at FROM fleet.messages m
     WHERE m.status = 'pending' AND (
-        m.restarts
+        (m.restarts AND fleet.may_restart(m.thread_id, m.forced))
         OR NOT EXISTS (
             SELECT FROM fleet.messages e
             WHERE e.thread_id = m.thread_id AND e.seq < m.seq
@@ -20,7 +30,7 @@ CREATE OR REPLACE VIEW fleet.heads AS
                 WHERE t.thread_id = m.thread_id AND t.status = 'incompatible'))));
 
 -- The message whose turn it is when several are open: a restart drops what stands before
--- it; a person's word goes first where the thread can't go on without it (the first message
+-- it, once it may; a person's word goes first where the thread can't go on without it (the first message
 -- is dead or in doubt, or the graph has lost the node at which the thread stands).
 CREATE OR REPLACE FUNCTION fleet.head_of_line(p_thread text, p_first fleet.messages)
 RETURNS fleet.messages
@@ -30,7 +40,8 @@ DECLARE
     v_restart bigint;
     v_control bigint;
 BEGIN
-    SELECT max(seq) FILTER (WHERE restarts AND status = 'pending'),
+    SELECT max(seq) FILTER (
+               WHERE restarts AND status = 'pending' AND fleet.may_restart(p_thread, forced)),
            min(seq) FILTER (WHERE kind IN ('resolve', 'amend') AND status IN ('pending', 'claimed'))
     INTO v_restart, v_control
     FROM fleet.messages
