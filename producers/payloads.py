@@ -119,6 +119,15 @@ def shown(text: str, longest: int = 120) -> str:
     return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in short)
 
 
+def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """For json.loads: an object whose keys are there once, or ValueError."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = next(k for n, (k, _) in enumerate(pairs) if k in dict(pairs[:n]))
+        raise ValueError(f"the key {json.dumps(twice)} is there twice")
+    return found
+
+
 def _kind(value: Any) -> str:
     names = {dict: "an object", list: "a list", str: "text", type(None): "null"}
     return names.get(type(value), f"of type {type(value).__name__}")

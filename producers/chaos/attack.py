@@ -13,7 +13,7 @@ from .errors import ChaosFailed
 from .given import Answers, Input
 from .kills import hits, met
 from .record import read
-from .report import Report, kill_dict
+from .report import AttackReport, kill_dict
 from .stage import Stage
 from .timeline import timeline
 from .trial import Run, Trial
@@ -41,7 +41,7 @@ class Wishes:
     kills: int
 
 
-def attack(wishes: Wishes, say: Say) -> Report:
+def attack(wishes: Wishes, say: Say) -> AttackReport:
     """Run, kill, compare. Raises ChaosUsage, ChaosFailed and FleetError."""
     begun = time.monotonic()
     say("Starting Postgres, a broker and a shop, in a temporary folder.")
@@ -62,7 +62,7 @@ def attack(wishes: Wishes, say: Say) -> Report:
     verdict = judge(baseline, killed, facts, wishes.harmless)
     left_out = places - len(killed) if ends else 0
     took = time.monotonic() - begun
-    return Report(wishes.graph.name, len(wishes.inputs), verdict, runs, left_out, took)
+    return AttackReport(wishes.graph.name, len(wishes.inputs), verdict, runs, left_out, took)
 
 
 def _trial_file(wishes: Wishes) -> TrialFile:

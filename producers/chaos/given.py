@@ -12,11 +12,10 @@ from graphs.effects import AsyncEffect, Effect
 from graphs.registry import RegisteredGraph
 from graphs.values import plain
 
-from ..cli.lines import opened
-from ..cli.options import once_each
 from ..errors import ProducerError
+from ..lines import opened
 from ..messages import Start, built
-from ..payloads import shown
+from ..payloads import once_each, shown
 from ..schemas import compiled, first_error
 from ..status import Question
 from .errors import ChaosUsage
@@ -74,7 +73,8 @@ def read_inputs(source: str, graph: RegisteredGraph) -> list[Input]:
     """
     validator = compiled(graph.input_schema) if graph.input_schema else None
     found = []
-    with opened(source, {"graph": graph.name}, "--inputs") as lines:
+    defaults = {"graph": graph.name}
+    with opened(source, defaults, "--inputs", spared="Nothing was run") as lines:
         for number, start in lines:
             where = f"{lines.name}, line {number}"
             if start["graph"] != graph.name:

@@ -3,7 +3,7 @@
 from html import escape
 from typing import Any
 
-from .report import Report, closing, said, shown_in, words
+from .report import AttackReport, closing, said, shown_in, words
 
 _STYLE = """
 :root { color-scheme: light dark; }
@@ -29,7 +29,7 @@ li.takeover { color: #18794e; } li.call { color: #d9730d; } li.effect { color: #
 """
 
 
-def page(report: Report) -> str:
+def page(report: AttackReport) -> str:
     """The whole page."""
     title = f"fleet chaos {report.graph}"
     blamed = {name for fault in report.verdict.faults for name in fault.runs}
@@ -49,7 +49,7 @@ def page(report: Report) -> str:
     )
 
 
-def _nodes(report: Report) -> str:
+def _nodes(report: AttackReport) -> str:
     rows = []
     for node in report.verdict.nodes:
         faults = report.verdict.of(node)

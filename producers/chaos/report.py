@@ -20,7 +20,7 @@ _VERDICTS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class AttackReport:
     """runs: ``{"run", "key", "kill": {"point", "place", "kept", "words"}, "hit", "status",
     "error", "timeline"}``. left_out: places that were not died at."""
 
@@ -61,7 +61,7 @@ def words(verdict: Verdict, node: str) -> str:
     return ", ".join(kinds) or ("safe" if node in verdict.attacked else "not attacked")
 
 
-def show(report: Report, console: Console) -> None:
+def show(report: AttackReport, console: Console) -> None:
     """The table, and what it can't hold."""
     table = Table()
     for heading in ("node", "verdict", "where", "what"):
@@ -90,7 +90,7 @@ def shown_in(fault: Fault) -> str:
     return "all runs, killed or not" if fault.without_kill else listed
 
 
-def closing(report: Report) -> list[str]:
+def closing(report: AttackReport) -> list[str]:
     """The sentences below the table."""
     died = len(report.runs) - report.missed
     what = "input" if report.inputs == 1 else "inputs"

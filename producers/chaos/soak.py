@@ -1,7 +1,6 @@
 """`fleet chaos --minutes N`: the fleet's own refunds under fire, and what came of it."""
 
 import json
-import random
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +11,6 @@ from typing import Any
 
 from infra.errors import ServerFailed
 
-from ..local.signals import STOPPED, ending_on_signals
 from ..local.waiting import until
 from . import plan
 from .arena import Arena
@@ -175,22 +173,3 @@ def _failing() -> Iterator[None]:
         yield
     except ServerFailed as exc:
         raise ChaosFailed(exc.message, "Run it again.") from exc
-
-
-def run(minutes: float, *, seed: int | None = None, as_json: bool = False) -> int:
-    """The command: prints what it found, and gives the exit code."""
-    from ..cli.failures import note
-    from ..cli.output import print_json
-
-    seed = random.SystemRandom().randrange(1_000_000) if seed is None else seed
-    with ending_on_signals():
-        try:
-            found = soak(Wishes(minutes * 60, seed), note, Path.cwd() / f"chaos-{seed}")
-        except STOPPED:
-            note("Stopped. Nothing is left running.")
-            raise
-    if as_json:
-        print_json(found.as_dict())
-    else:
-        found.show()
-    return 0 if found.ok else 1

@@ -1,6 +1,7 @@
 """`fleet chaos GRAPH --inputs FILE`: kill a graph at every step that it has, and say what came
 of it; `fleet chaos --minutes N`: the same for the fleet itself, at random."""
 
+import random
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -112,15 +113,33 @@ def _soak_or_usage(
 ) -> None:
     """Without a graph: the soak of the fleet itself."""
     from ..chaos.errors import ChaosUsage
-    from ..chaos.soak import run
 
     if graph is not None:
         raise ChaosUsage(f"No inputs of {graph} are given.", "Give them with --inputs FILE.")
     if minutes is None:
         raise ChaosUsage("No graph is given.", "Write `fleet chaos GRAPH --inputs FILE`.")
-    # Prints what it found; the exit code is its own.
-    if code := run(minutes, seed=seed, as_json=as_json):
-        raise typer.Exit(code)
+    _soak(minutes, seed, as_json)
+
+
+def _soak(minutes: float, seed: int | None, as_json: bool) -> None:
+    """Print what it found; exit code 1 for a fault."""
+    from ..chaos.soak import Wishes, soak
+    from ..local.signals import STOPPED, ending_on_signals
+    from .output import print_json
+
+    seed = random.SystemRandom().randrange(1_000_000) if seed is None else seed
+    with ending_on_signals():
+        try:
+            found = soak(Wishes(minutes * 60, seed), note, Path.cwd() / f"chaos-{seed}")
+        except STOPPED:
+            note("Stopped. Nothing is left running.")
+            raise
+    if as_json:
+        print_json(found.as_dict())
+    else:
+        found.show()
+    if not found.ok:
+        raise typer.Exit(1)
 
 
 def _wishes(graph: str, inputs: str, answers: Path | None, results: Path | None) -> dict[str, Any]:

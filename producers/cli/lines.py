@@ -1,29 +1,18 @@
-"""`fleet submit --from FILE.jsonl`: many starts, one JSON object a line.
+"""`fleet submit --from FILE.jsonl`: many starts, one JSON object a line (producers.lines).
 
-    {"key": "A1001", "input": {"user_id": "u_42"}}
-    {"key": "A1002", "input": {…}, "graph": "refund", "message_id": "…", "priority": 5}
-
-The whole file is checked before anything is accepted. A line without a message_id gets one
-from what it holds, so the same file can be sent again, after an interruption or by mistake:
-what was accepted counts once.
+The whole file is checked before anything is accepted.
 """
 
-import json
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from itertools import islice
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
-from ..errors import InvalidPayload, ProducerError
-from ..payloads import canonical_hash
+from ..errors import ProducerError
+from ..lines import Line, Lines
 from .failures import note
-from .options import once_each
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -33,75 +22,6 @@ if TYPE_CHECKING:
 #: As many as one transaction takes.
 _AT_ONCE = 500
 _OUTCOMES = ("accepted", "duplicate", "existing")
-#: LangGraph's, for the runs of the thread.
-_RUN = ("context", "config")
-_FIELDS = ("graph", "key", "input", "message_id", "on_existing", "priority", "delay", *_RUN)
-
-Line = tuple[int, dict[str, Any]]
-
-
-class Lines:
-    """The lines of a file, or of stdin (`-`), as starts; read anew at each iteration."""
-
-    def __init__(self, file: IO[bytes], name: str, defaults: dict[str, Any]) -> None:
-        self.name = name
-        self.count = 0
-        self._file = file
-        self._defaults = defaults
-
-    def __iter__(self) -> Iterator[Line]:
-        """(line number, fields of a start); empty lines are passed over."""
-        self._file.seek(0)
-        self.count = 0
-        for number, raw in enumerate(self._file, 1):
-            if raw.strip():
-                self.count += 1
-                yield number, self._start(number, raw)
-
-    def _start(self, number: int, raw: bytes) -> dict[str, Any]:
-        try:
-            found = json.loads(raw.decode("utf-8-sig"), object_pairs_hook=once_each)
-        except UnicodeDecodeError:
-            raise self._bad(number, "it is not UTF-8") from None
-        except RecursionError:
-            raise self._bad(number, "it is nested too deeply") from None
-        except ValueError as exc:
-            raise self._bad(number, f"it is not JSON: {exc}") from None
-        if not isinstance(found, dict):
-            raise self._bad(number, "it is not a JSON object")
-        if unknown := sorted(found.keys() - set(_FIELDS)):
-            raise self._bad(number, f"it has a field '{unknown[0]}'; known: {', '.join(_FIELDS)}")
-        start = {"input": {}, **self._defaults, **found}
-        for name in ("graph", "key"):
-            if name not in start:
-                raise self._bad(number, f"it has no {name}")
-        return {"message_id": _message_id(start), **start}
-
-    def _bad(self, number: int, reason: str) -> InvalidPayload:
-        return InvalidPayload(
-            f"{self.name}, line {number}: {reason}.",
-            "Nothing was accepted; correct the line.",
-            line=number,
-        )
-
-
-@contextmanager
-def opened(source: str, defaults: dict[str, Any], option: str = "--from") -> Iterator[Lines]:
-    """The lines of the file, or of stdin, which is kept aside to be read twice."""
-    if source == "-":
-        with tempfile.TemporaryFile() as kept:
-            while chunk := sys.stdin.buffer.read(1 << 20):
-                kept.write(chunk)
-            yield Lines(kept, "stdin", defaults)
-        return
-    with ExitStack() as stack:
-        try:
-            file = stack.enter_context(Path(source).open("rb"))
-        except OSError as exc:
-            raise typer.BadParameter(
-                f"{source} can't be read: {exc.strerror}.", param_hint=option
-            ) from None
-        yield Lines(file, source, defaults)
 
 
 def send(fleet: "Fleet", lines: Lines) -> dict[str, Any]:
@@ -149,17 +69,6 @@ def _chunks(lines: Lines) -> Iterator[list[Line]]:
     found = iter(lines)
     while chunk := list(islice(found, _AT_ONCE)):
         yield chunk
-
-
-def _message_id(start: dict[str, Any]) -> str:
-    """From what the line is about: sent again, it is the same message."""
-    about = [start["graph"], start["key"], start["input"]]
-    about += [{name: start[name]} for name in _RUN if start.get(name) is not None]
-    try:
-        return f"line-{canonical_hash(about)[:40]}"
-    except ValueError:
-        # What can't be hashed can't be accepted either, and the check says why.
-        return "line"
 
 
 @contextmanager

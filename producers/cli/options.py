@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..payloads import once_each
 from . import complete
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
@@ -41,12 +42,3 @@ def read_json(text: str, option: str) -> Any:
     except ValueError as exc:
         reason = f"it is not JSON: {exc}"
     raise typer.BadParameter(f"{reason}.", param_hint=option)
-
-
-def once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """For json.loads: an object whose keys are there once, or ValueError."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        twice = next(k for n, (k, _) in enumerate(pairs) if k in dict(pairs[:n]))
-        raise ValueError(f"the key {json.dumps(twice)} is there twice")
-    return found

@@ -135,9 +135,10 @@ def _refuse_with_from(**given: Any) -> None:
 
 def _submit_lines(source: str, defaults: dict[str, Any], tenant: str, as_json: bool) -> None:
     from ..client import Fleet
-    from .lines import opened, send
+    from ..lines import opened
+    from .lines import send
 
-    with opened(source, defaults) as lines, Fleet(tenant=tenant) as fleet:
+    with opened(source, defaults, "--from") as lines, Fleet(tenant=tenant) as fleet:
         done = send(fleet, lines)
     if as_json:
         print_json(done)

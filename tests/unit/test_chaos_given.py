@@ -1,0 +1,24 @@
+"""What a user gives to `fleet chaos` is refused in the words of a command that accepts nothing."""
+
+from pathlib import Path
+
+import pytest
+
+from graphs.registry import Registry
+from infra.settings import get_settings
+from producers import InvalidPayload
+from producers.chaos.given import read_inputs
+
+
+@pytest.mark.parametrize("content", [None, "{", '{"key": "A1", "colour": "red"}'])
+def test_inputs_that_can_not_be_read_say_that_nothing_was_run(
+    tmp_path: Path, content: str | None
+) -> None:
+    """Whether the file is missing or a line of it is wrong: usage, and the file is named."""
+    file = tmp_path / "inputs.jsonl"
+    if content is not None:
+        file.write_text(content)
+    graph = Registry.load(get_settings().graphs_path).get("refund")
+    with pytest.raises(InvalidPayload, match=r"inputs\.jsonl.*Nothing was run; correct") as refused:
+        read_inputs(str(file), graph)
+    assert refused.value.exit_code == 2
