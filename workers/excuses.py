@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 
 import psycopg
 
@@ -32,10 +33,14 @@ _NEARLY = 0.9
 
 
 class Excuses:
-    """What one slot owes to messages; filled by its turns and its keeper, paid by the latter."""
+    """What one slot owes to messages; filled by its turns and its keeper, paid by the latter.
 
-    def __init__(self, settings: Settings) -> None:
+    owing: called whenever something is owed, so that somebody is there to pay it.
+    """
+
+    def __init__(self, settings: Settings, owing: Callable[[], None] = lambda: None) -> None:
         self._settings = settings
+        self._owing = owing
         self._owed: deque[tuple[str, int, int]] = deque()
         self._known: set[int] = set()
         self._lock = threading.Lock()
@@ -51,6 +56,7 @@ class Excuses:
             if claimed.epoch not in self._known:
                 self._known.add(claimed.epoch)
                 self._owed.append((claimed.thread_id, claimed.seq, claimed.epoch))
+        self._owing()
 
     def pay(self) -> None:
         """Take back what is owed. While Postgres is away it stays owed."""

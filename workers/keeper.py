@@ -46,7 +46,7 @@ class Keeper:
         self._turn_timeout = settings.turn_timeout
         self._grace = settings.hung_grace
         #: Of this slot's turns.
-        self.excuses = Excuses(settings)
+        self.excuses = Excuses(settings, self._begin)
         self._watch: _Watch | None = None
         # So that a node which returns at the last moment has its process to itself.
         self._lock = threading.Lock()
@@ -55,9 +55,7 @@ class Keeper:
     @contextlib.contextmanager
     def watching(self, claim: Claim, flushes: bool) -> Iterator[None]:
         """Keep this claim while the block runs; ``flushes`` False: pulse only."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="fleet-keeper", daemon=True)
-            self._thread.start()
+        self._begin()
         watch = self._watch = _Watch(claim, flushes, threading.get_ident())
         try:
             yield
@@ -66,6 +64,12 @@ class Keeper:
                 self._watch = None
                 if watch.given_up:
                     hung.returned(watch.thread)
+
+    def _begin(self) -> None:
+        """Start the thread, once: with the first graph, or where something is owed before."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="fleet-keeper", daemon=True)
+            self._thread.start()
 
     def _run(self) -> None:
         while True:

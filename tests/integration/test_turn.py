@@ -127,6 +127,15 @@ def lose_session(slot: Slot, thread_id: str, excuses: Excuses) -> None:
     slot.disconnect()
 
 
+def test_a_session_lost_before_any_graph_ran_is_excused(
+    slot: Slot, fleet: Fleet, database: Database, shop: Shop
+) -> None:
+    """Nothing waits for the slot's next turn, which may be long in coming."""
+    thread_id = fleet.submit("refund", shop.new_order("20.00"), {"user_id": "u_42"}).thread_id
+    lose_session(slot, thread_id, slot.keeper.excuses)
+    assert eventually(lambda: database.value("SELECT crashes FROM fleet.messages") == 0)
+
+
 def test_a_message_that_ends_every_session_is_quarantined(
     slot: Slot, fleet: Fleet, database: Database, shop: Shop
 ) -> None:
