@@ -165,8 +165,9 @@ class NotInDoubt(ProducerError):
 
     code = "not_in_doubt"
     default_hint = (
-        "It is unknown, settled, or its message was called off: `fleet show` lists the effects "
-        "of a thread and their states."
+        "It is unknown or settled, or its message was dropped or cancelled: then nothing waits for "
+        "it any more, and nothing needs to be recorded. `fleet show` lists the effects of a thread "
+        "and their states."
     )
 
 

@@ -23,15 +23,17 @@ def graphs(as_json: Json = False) -> None:
     path = get_settings().graphs_path
     registry = Registry.load(path)
     found = [inspected(registry, name) for name in registry.names()]
-    said = notes(registry)
+    noted = notes(registry)
     if as_json:
-        print_json({"file": str(path.absolute()), "graphs": found, "notes": said})
+        print_json({"file": str(path.absolute()), "graphs": found, "notes": noted})
     else:
         print_table("", _COLUMNS, [_row(about) for about in found])
         for about in found:
             for problem in about["problems"]:
-                print_facts({about["graph"]: problem})
-        for note in said:
+                # The sentence on one that can't be loaded begins with its name.
+                said = problem.removeprefix(f"Graph {about['graph']!r} ")
+                print_facts({about["graph"]: said})
+        for note in noted:
             print_facts({path.name: note})
 
 

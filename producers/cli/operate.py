@@ -230,4 +230,7 @@ def _worker(found: "WorkerRow") -> dict[str, Any]:
 def _tell_doubt(thread: str, effects: Sequence["EffectName"]) -> None:
     if effects:
         named = ", ".join(map(str, effects))
-        note(f"{thread} leaves effects that may have happened, look them up outside: {named}.")
+        note(
+            f"{thread} leaves effects that may have happened: {named}. Nothing waits for them any "
+            "more, and nothing needs to be recorded here; for your books, look them up outside."
+        )

@@ -102,7 +102,7 @@ def test_restart_wants_a_word_where_an_effect_may_have_happened(
     for args in (("restart", THREAD), ("restart", THREAD, "--input", json.dumps(INPUT))):
         refused = cli(*args)
         assert refused.code == 2 and "pay (r1) may have happened" in refused.line()
-        assert "--yes" in refused.err
+        assert "needs --yes: " in refused.err and "Invalid value" not in refused.err
     assert everything(database) == before
     done = cli("restart", THREAD, "--yes")
     assert done.code == 0 and "seq: 2\n" in done.out and "pay (r1) may have" in done.err
@@ -148,7 +148,17 @@ def test_lists_of_effects_are_told_in_words(cli: Cli, fleet: Fleet, database: Da
     """Not as JSON, which is what --json is for."""
     doubtful(fleet, database)
     done = cli("cancel", THREAD)
-    assert "in doubt: pay (r1)\n" in done.out and "look them up outside: pay (r1)." in done.err
+    assert "in doubt: pay (r1)\n" in done.out and "may have happened: pay (r1)." in done.err
+
+
+def test_what_is_left_in_doubt_by_a_cancel_needs_no_record(
+    cli: Cli, fleet: Fleet, database: Database
+) -> None:
+    """The command says so, and so does `fleet resolve`, which has nothing to settle."""
+    doubtful(fleet, database)
+    assert "nothing needs to be recorded" in cli("cancel", THREAD).err
+    refused = cli("resolve", THREAD, "r1", "--did-not-happen")
+    assert refused.code == 1 and "nothing needs to be recorded" in refused.err
 
 
 def test_waiting_for_a_held_thread_says_how_it_goes_on(cli: Cli) -> None:
