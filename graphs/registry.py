@@ -193,6 +193,17 @@ class Registry:
             )
         return described
 
+    def broken(self) -> dict[str, str]:
+        """Why, in one line, of each graph that can't be loaded."""
+        found = {}
+        for name in self.names():
+            try:
+                self.get(name)
+            except RegistryError as exc:
+                reason = exc.message.removeprefix(f"Graph {name!r} ")
+                found[name] = next(iter(reason.splitlines()), "").strip()
+        return found
+
     def store_index(self) -> PostgresIndexConfig | None:
         """How the lent store is searched by meaning, if it is. Raises RegistryError."""
         with self._lock:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ..payloads import shown
 from .options import Json
 
 if TYPE_CHECKING:
@@ -127,6 +128,8 @@ def _show(addresses: "Addresses", as_json: bool) -> None:
     for name, value in facts.items():
         if value:
             typer.echo(f"  {name:<10} {value}")
+    for graph, reason in addresses.broken.items():
+        typer.echo(f"  not served {graph}: {shown(reason, 500)}")
     typer.echo("\nIn another terminal:\n")
     for line in _examples(addresses):
         typer.echo(f"  {line}")

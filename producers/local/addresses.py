@@ -95,7 +95,7 @@ def _all_taken(taken: Mapping[str, int]) -> PortTaken:
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where everything is, without passwords."""
+    """Where everything is, without passwords. broken: graphs that can't be loaded, and why."""
 
     data_dir: Path
     stack_file: Path
@@ -105,6 +105,7 @@ class Addresses:
     flower: str | None
     flower_password_file: Path | None
     graphs: list[str]
+    broken: dict[str, str]
     logs: dict[str, Path] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:

@@ -76,6 +76,7 @@ class Host:
         self._ports = ChosenPorts(settings.data_folder, wishes.ports, needed, say)
         self._kept: list[Kept] = []
         self._worker: Kept | None = None
+        self._broken: dict[str, str] = {}
         self._stack = Stack(
             settings.data_folder,
             postgres_port=self._ports["postgres"],
@@ -141,6 +142,7 @@ class Host:
             flower=f"http://127.0.0.1:{self._ports['flower']}" if wishes.flower else None,
             flower_password_file=password_file,
             graphs=[graph["graph"] for graph in described],
+            broken=self._broken,
             logs=logs,
         )
 
@@ -151,6 +153,7 @@ class Host:
         self._say(which_graphs(self._settings))
         registry = Registry.load(self._settings.graphs_path)
         described = registry.described()
+        self._broken = registry.broken()
         if applied := migrate(self._stack.postgres_url, described, registry.store.dims):
             self._say(f"Migrated: {', '.join(applied)}.")
         return [dict(graph) for graph in described]

@@ -323,6 +323,28 @@ def test_it_says_which_graphs_it_serves(tmp_path: Path, database: Database, brok
         (tmp_path / "langgraph.json").write_text('{"graphs": {}}')
 
 
+def test_a_graph_that_can_not_be_loaded_is_told_at_the_end(
+    tmp_path: Path, database: Database, broker: Broker
+) -> None:
+    """With the reason in one line, where it is read, and for machines."""
+    urls = {"postgres_url": database.url, "redis_url": broker.url, "shop_url": "http://shop.test"}
+    (tmp_path / "broken.py").write_text("import nothing_of_this_name\n")
+    (tmp_path / "langgraph.json").write_text('{"graphs": {"mine": "./broken.py:graph"}}')
+    up = Up(tmp_path, "--no-worker", data_dir=tmp_path / "data", **urls)
+    plain = Command("up", "--no-worker", cwd=tmp_path, data_dir=tmp_path / "data", **urls)
+    try:
+        eventually(lambda: "Ctrl-C stops" in plain.output.read_text(), 60)
+        (line,) = [said for said in plain.output.read_text().splitlines() if "not served" in said]
+        assert "mine: can't be loaded from ./broken.py:graph" in line
+        plain.send(signal.SIGINT)
+        assert plain.ends(40) == 0
+        assert "nothing_of_this_name" in up.start()["broken"]["mine"]
+        assert up.stop() == 0
+    finally:
+        plain.close()
+        up.close()
+
+
 def test_a_folder_that_will_not_do_is_refused(tmp_path: Path) -> None:
     """With the folder's name and the setting that names another one."""
     line = refused(cwd=tmp_path, data_dir="/proc/fleet")
