@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from signal import SIGHUP, SIGINT
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -24,9 +25,11 @@ def pytest_configure(config: pytest.Config) -> None:
     """Tests use the servers that they start, whatever the caller's environment names."""
     for name in [name for name in os.environ if name.startswith("FLEET_")]:
         del os.environ[name]
-    # A shell's background job ignores it, and so would each process that a test interrupts.
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Ignored by a shell's background job, or under nohup, they would be so in each process
+    # that a test means to end by them.
+    for number, handler in (SIGINT, signal.default_int_handler), (SIGHUP, signal.SIG_DFL):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")
