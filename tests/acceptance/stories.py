@@ -104,7 +104,7 @@ def on_fleet(fleet: Fleet, name: str) -> str:
             fleet.send(thread, given)
         else:
             fleet.submit(name, "told", given, context=story.context, config=story.config or None)
-        while (status := fleet.wait(thread, 120)).status == "waiting":
+        while (status := fleet.wait(thread, 240)).status == "waiting":
             asked = min(status.questions, key=lambda q: repr(q.payload))
             fleet.answer(thread, asked.question_id, next(answers))
         assert status.status == "done", status
