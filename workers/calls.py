@@ -2,17 +2,16 @@
 
 from dataclasses import dataclass, field
 
-_LONGEST_PAUSE = 60.0
-
 
 @dataclass
 class Calls:
-    """Growing intervals per thread, from ``first`` seconds up to a minute.
+    """Growing intervals per thread, from ``first`` seconds up to ``longest``.
 
     So a long backlog is not woken again and again. Times are the caller's, in seconds.
     """
 
     first: float
+    longest: float = 60.0
     due: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     def allowed(self, thread_id: str, now: float) -> bool:
@@ -23,7 +22,7 @@ class Calls:
     def note(self, thread_id: str, now: float) -> None:
         """The thread was called: not again for a while, and longer each time."""
         _, pause = self.due.get(thread_id, (now, self.first))
-        self.due[thread_id] = (now + pause, min(pause * 2, _LONGEST_PAUSE))
+        self.due[thread_id] = (now + pause, min(pause * 2, self.longest))
 
     def keep(self, threads: set[str]) -> None:
         """Forget the threads that need no calling any more."""

@@ -74,7 +74,8 @@ class Sweeper(threading.Thread):
         self._round_at = time.monotonic()
         self._kicked = threading.Event()
         self._stop_requested = threading.Event()
-        self._orphans = Calls(1.0)
+        # Nobody comes upon one by himself, as a busy slot does upon mail that is due.
+        self._orphans = Calls(1.0, longest=5.0)
         self._overdue = Calls(settings.redelivery_after)
         self._due = Calls(settings.redelivery_after)
         self._uncancelled = Calls(settings.redelivery_after)
