@@ -86,24 +86,26 @@ class Fire:
     def _kill(self, strike: Strike) -> bool:
         """Whether there was somebody to be killed."""
         seats = self.arena.targets()
-        if strike.kind == "all workers":
-            seats = seats if len(seats) == sum(not s.frozen for s in self.arena.seats) else []
-        elif strike.kind == "leader":
-            seats = self._leaders(seats)
-        elif strike.kind == "worker" and len(seats) < 2:
-            # One is to go on: that nobody does is another kind.
-            seats = []
-        if not seats:
-            return False
         if strike.kind == "pool child":
-            return self._kill_child(strike, seats)
-        killed = seats if strike.kind == "all workers" else [_picked(seats, strike.pick)]
+            # Of all: those that are left are not hit more often for it.
+            seat = _picked(self.arena.seats, strike.pick)
+            return seat in seats and self._kill_child(strike, seat)
+        if len(seats) < sum(not seat.frozen for seat in self.arena.seats):
+            # One worker at a time is down, but for when all are.
+            return False
+        killed = {
+            "all workers": seats,
+            "leader": self._leaders(seats)[:1],
+            "worker": [_picked(seats, strike.pick)] if len(seats) > 1 else [],
+        }[strike.kind]
+        if not killed:
+            return False
         self._kill_workers(killed, watched=len(killed) == 1)
         self.kills[strike.kind] += 1
         return True
 
-    def _kill_child(self, strike: Strike, seats: list[Seat]) -> bool:
-        if not (pids := self.arena.pool(_picked(seats, strike.pick))):
+    def _kill_child(self, strike: Strike, seat: Seat) -> bool:
+        if not (pids := self.arena.pool(seat)):
             return False
         # Another digit of the same number.
         pid = _picked(pids, strike.pick * 1000 % 1)
