@@ -67,7 +67,7 @@ def told(fleet: Standing) -> Told:
 
 
 # One test for all: each story by itself would be told by each process that runs tests.
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("lost", [True, False], ids=["lost", "kept"])
 def test_kills_at_every_superstep_change_nothing(fleet: Standing, lost: bool) -> None:
     """Each story ends in the state of a run on stock LangGraph without faults."""

@@ -176,7 +176,9 @@ def unruly(shop: Shop, settings_env: None, tmp_path: Path, database: Database) -
     registry = Registry.load(file)
     with database.connect() as conn:
         register_graphs(conn, registry.described())
-    made = Slot(get_settings(), registry, "fleet")
+    # What is to be tried again is not due at once, by chance, while the same drain goes on.
+    patient = get_settings().model_copy(update={"backoff_base": 3600.0, "backoff_max": 3600.0})
+    made = Slot(patient, registry, "fleet")
     yield made
     made.disconnect()
 
