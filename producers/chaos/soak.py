@@ -40,7 +40,7 @@ class Wishes:
 
     seconds: float
     seed: int
-    kill_every: float = 0.4
+    kill_every: float = 0.5
     trouble_every: float = 3.0
     longest: float = 15.0
     stories: Sequence[Story] = STORIES
@@ -68,7 +68,7 @@ def soak(wishes: Wishes, say: Say, evidence: Path) -> Numbers:
         try:
             _burn(fire, load, wishes.seconds, say)
             rested = _come_to_rest(arena, load, say)
-        except BaseException:
+        except Exception:
             _keep_logs(arena, evidence)
             raise
         finally:
