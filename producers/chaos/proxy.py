@@ -29,6 +29,8 @@ _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 _CHUNK = 1 << 16
 #: Seconds for what a mode has to wait for.
 _PATIENCE = 5.0
+#: Seconds in which what is under way arrives, where it arrives at all.
+_SETTLES = 1.0
 
 
 class Proxy:
@@ -113,8 +115,10 @@ class Proxy:
 
     async def _black_hole(self) -> None:
         self._passes.clear()
-        # What was not acknowledged yet would be sent again, which is a sign of life.
-        while any(_unacknowledged(each) for each in self._sockets()):
+        # What was not acknowledged yet would be sent again, which is a sign of life. But one
+        # that takes nothing in, a stopped process say, never acknowledges the rest.
+        until = self._loop.time() + _SETTLES
+        while any(map(_unacknowledged, self._sockets())) and self._loop.time() < until:
             await asyncio.sleep(0.005)
         self._dark = True
         for each in self._sockets():
