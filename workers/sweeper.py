@@ -207,8 +207,9 @@ class Sweeper(threading.Thread):
             self._orphans.keep({*claims})
         limits = self._limits(queue for _, queue in claims.values()) if claims else {}
         for claim, (thread_id, queue) in claims.items():
-            # Again only where the queue runs low: the first one may still lie in it.
-            limit = limits[queue] if claim in self._orphans.due else NO_LIMIT
+            # Again up to twice what the queue should hold: the first one may be lost although
+            # the queue is full, as under load it always is, or still lie in it.
+            limit = 2 * limits[queue] if claim in self._orphans.due else NO_LIMIT
             # Begun work first: each wake-up that waits already stands for many turns.
             wake = Wake(queue, thread_id, limit, first=True)
             if self._orphans.allowed(claim, now) and self._push(wake):
