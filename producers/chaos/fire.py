@@ -90,8 +90,9 @@ class Fire:
             # Of all: those that are left are not hit more often for it.
             seat = _picked(self.arena.seats, strike.pick)
             return seat in seats and self._kill_child(strike, seat)
-        if len(seats) < sum(not seat.frozen for seat in self.arena.seats) - 1:
-            # Two workers at a time are down at most, but for when all are.
+        # Two workers at a time are down at most, in trouble one, but for when all are.
+        down = sum(not seat.frozen for seat in self.arena.seats) - len(seats)
+        if down > (0 if self._trouble else 1):
             return False
         killed = {
             "all workers": seats,
