@@ -10,31 +10,22 @@ setting FLEET_POSTGRES_URL with the file's text, less the white space around it.
 for every setting, in each of the sources.
 """
 
-import difflib
-import os
-import tomllib
 from decimal import Decimal
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import psycopg
-from dotenv import dotenv_values
 from psycopg.conninfo import conninfo_to_dict
 from pydantic import Field, ValidationError, ValidationInfo, field_validator
-from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from redis import ConnectionPool
 
-from infra.datadir import STACK_FILE, default_data_dir
+from infra.datadir import default_data_dir
 from infra.errors import SettingsError
-from infra.stackfile import stack_values
+from infra.live_settings import Count, LiveSettings, Seconds
+from infra.setting_sources import PREFIX, Source, read_all, variable
 
-PREFIX = "FLEET_"
-TOML_FILE = "fleet.toml"
-
-Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(gt=0)]
 #: How long something is kept; 0 is for ever.
 Days = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -47,7 +38,7 @@ _OUTLIVED = {
 }
 
 
-class Settings(BaseSettings):
+class Settings(LiveSettings, BaseSettings):
     """All settings; durations are in seconds."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore")
@@ -149,7 +140,7 @@ class Settings(BaseSettings):
             if value and other is not None and (other == 0 or other > value):
                 shown = f"{other:g}" if other else "for ever"
                 raise ValueError(
-                    f"it is shorter than {_variable(name)} ({shown}), which it has to outlive; "
+                    f"it is shorter than {variable(name)} ({shown}), which it has to outlive; "
                     "0 is for ever"
                 )
         return value
@@ -163,7 +154,10 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        return (init_settings, *(_Source(settings_cls, values) for values in _read_all()))
+        return (
+            init_settings,
+            *(Source(settings_cls, values) for values in read_all(cls.model_fields)),
+        )
 
     @property
     def data_folder(self) -> Path:
@@ -197,103 +191,12 @@ def get_settings() -> Settings:
         return Settings()
     except ValidationError as exc:
         first = exc.errors()[0]
-        name = _variable(str(first["loc"][0])) if first["loc"] else "A setting"
+        name = variable(str(first["loc"][0])) if first["loc"] else "A setting"
         reason = str(first["msg"]).removeprefix("Value error, ").rstrip(".")
         shown = "" if "_URL" in name else f" {first['input']!r}"
         raise SettingsError(
             f"{name} has a value{shown} that cannot be used: {reason}.", f"Correct {name}."
         ) from None
-
-
-class _Source(PydanticBaseSettingsSource):
-    """Values that were read and checked before."""
-
-    def __init__(self, settings_cls: type[BaseSettings], values: dict[str, Any]) -> None:
-        super().__init__(settings_cls)
-        self._values = values
-
-    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        return self._values.get(field_name), field_name, False
-
-    def __call__(self) -> dict[str, Any]:
-        return self._values
-
-
-def _read_all() -> list[dict[str, Any]]:
-    read = [
-        _known(_prefixed(os.environ), "environment"),
-        _known(_prefixed(dotenv_values(".env")), ".env"),
-        _known(_toml(Path(TOML_FILE)), TOML_FILE),
-    ]
-    named = (str(values.get("data_dir") or "").strip() for values in read)
-    data_dir = next(filter(None, named), None)
-    folder = Path(data_dir) if data_dir else default_data_dir(Path.cwd())
-    return [*read, stack_values(folder / STACK_FILE)]
-
-
-def _with_files(values: dict[str, Any], where: str) -> dict[str, Any]:
-    """The values, those named `NAME_file` read from their files."""
-    found = {name: value for name, value in values.items() if not _names_file(name)}
-    for name in values.keys() - found.keys():
-        setting, path = name.removesuffix("_file"), Path(str(values[name]))
-        try:
-            text = path.read_text().strip()
-        except (OSError, UnicodeDecodeError) as exc:
-            reason = getattr(exc, "strerror", None) or "it is not UTF-8"
-            raise SettingsError(
-                f"The file {path} of {_shown(name, where)} cannot be read: {reason}.",
-                f"Correct {_shown(name, where)}, or let this user read the file.",
-            ) from None
-        given = found.get(setting)
-        if given is not None and str(given).strip() not in ("", text):
-            raise SettingsError(
-                f"{_shown(setting, where)} and {_shown(name, where)} ({where}) say different "
-                "things.",
-                "Remove one of them.",
-            )
-        found[setting] = text
-    return found
-
-
-def _names_file(name: str) -> bool:
-    stem = name.removesuffix("_file")
-    return name not in Settings.model_fields and stem != name and stem in Settings.model_fields
-
-
-def _prefixed(variables: Any) -> dict[str, Any]:
-    return {
-        name.removeprefix(PREFIX).lower(): value
-        for name, value in variables.items()
-        if name.startswith(PREFIX) and value is not None
-    }
-
-
-def _toml(path: Path) -> dict[str, Any]:
-    try:
-        return tomllib.loads(path.read_text())
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
-        raise SettingsError(f"{path} cannot be read: {exc}.", f"Correct {path}.") from None
-
-
-def _known(values: dict[str, Any], where: str) -> dict[str, Any]:
-    for name in values:
-        if name not in Settings.model_fields and not _names_file(name):
-            close = difflib.get_close_matches(name, Settings.model_fields, n=1)
-            hint = f"Did you mean {_shown(close[0], where)}?" if close else "Remove it."
-            raise SettingsError(
-                f"{_shown(name, where)} ({where}) is not a setting.", hint, name=name
-            )
-    return _with_files(values, where)
-
-
-def _shown(name: str, where: str) -> str:
-    return name if where.endswith(".toml") else _variable(name)
-
-
-def _variable(name: str) -> str:
-    return PREFIX + name.upper()
 
 
 def _missing(what: str, variable: str) -> str:

@@ -7,7 +7,8 @@ tells of all of them.
 from pathlib import Path
 from typing import Any
 
-from infra.settings import PREFIX, Settings
+from infra.setting_sources import PREFIX
+from infra.settings import Settings
 
 INTRO = """\
 # Settings
@@ -69,6 +70,41 @@ SECTIONS = {
         "heartbeat_file": "A file that a live worker keeps fresh, for `fleet ready --live`.",
         "metrics_port": "A page for Prometheus at this port; see [metrics](metrics.md).",
         "metrics_host": "The address that it listens on.",
+    },
+    "Events of a thread": {
+        "events_kept": "Entries of a thread's events that the broker keeps; a client that was "
+        "away for longer is given a snapshot.",
+        "events_age": "They go so long after the last one.",
+        "token_interval": "Tokens of a model that come within so long are sent together.",
+    },
+    "The gateway": {
+        "gateway_host": "The address that it listens on; another than this machine's takes "
+        "`gateway_auth` on.",
+        "gateway_port": "Its port.",
+        "gateway_auth": "`off`: whoever reaches it may do everything. Only on this machine.",
+        "public_url": "Its address as people's browsers know it, for links.",
+        "allowed_origins": "Web pages, parted by commas, that may talk to it besides its own: "
+        "`https://chat.example.com`.",
+        "jwt_issuer": "Whose tokens are taken (`iss`).",
+        "jwt_audience": "For whom they are made (`aud`).",
+        "jwt_secret": "The key of HS256 tokens.",
+        "jwt_jwks_url": "Where the public keys of RS256 and ES256 tokens are.",
+    },
+    "Sessions and questions": {
+        "reconnect_window": "A client that comes back within it just goes on; later its session "
+        "is rebuilt.",
+        "session_timeout": "A session without a client for so long has timed out.",
+        "notify_after": "A question that no client has looked at for so long is sent out.",
+        "webhook_url": "Where to: signed, as Standard Webhooks are.",
+        "webhook_secret": "The key that it is signed with, `whsec_…`.",
+        "chat_webhook_url": "An incoming webhook of a chat, which is told with a link.",
+        "notify_private": "Whether these may be addresses of a private network.",
+    },
+    "The booking assistant": {
+        "model": "Its model, by the name that LangChain's `init_chat_model` takes; without one it "
+        "goes by rules.",
+        "model_base_url": "Another server that speaks OpenAI's protocol.",
+        "model_api_key": "The key for it.",
     },
     "How long things are kept": {
         "keep_history_days": "Checkpoints but the last two.",

@@ -1,0 +1,72 @@
+"""Settings of live sessions: events, the gateway, sessions, the notifier, the model."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, Field, field_validator
+
+Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Count = Annotated[int, Field(gt=0)]
+
+
+class LiveSettings(BaseModel):
+    """What `infra.settings.Settings` has of these; durations are in seconds."""
+
+    # Events, in the broker.
+    events_kept: Count = 2000
+    events_age: Seconds = 600
+    token_interval: Seconds = 0.05
+
+    # The gateway.
+    gateway_host: str = "127.0.0.1"
+    gateway_port: Annotated[int, Field(ge=1, le=65535)] = 8800
+    gateway_auth: Literal["on", "off"] = "on"
+    public_url: str | None = None
+    #: Separated by commas.
+    allowed_origins: str = ""
+    jwt_issuer: str | None = None
+    jwt_audience: str | None = None
+    jwt_secret: str | None = Field(None, repr=False)
+    jwt_jwks_url: str | None = None
+
+    # Sessions of chat pages.
+    reconnect_window: Seconds = 300
+    session_timeout: Seconds = 1800
+
+    # Questions that nobody looks at.
+    notify_after: Seconds = 60
+    webhook_url: str | None = Field(None, repr=False)
+    webhook_secret: str | None = Field(None, repr=False)
+    chat_webhook_url: str | None = Field(None, repr=False)
+    notify_private: bool = False
+
+    # The booking assistant's model; its rules where there is none.
+    model: str | None = None
+    model_base_url: str | None = None
+    model_api_key: str | None = Field(None, repr=False)
+
+    @field_validator(
+        "public_url",
+        "jwt_issuer",
+        "jwt_audience",
+        "jwt_secret",
+        "jwt_jwks_url",
+        "webhook_url",
+        "webhook_secret",
+        "chat_webhook_url",
+        "model",
+        "model_base_url",
+        "model_api_key",
+        mode="before",
+    )
+    @classmethod
+    def _blank_is_unset(cls, value: Any) -> Any:
+        return None if isinstance(value, str) and not value.strip() else value
+
+    @field_validator(
+        "public_url", "jwt_jwks_url", "webhook_url", "chat_webhook_url", "model_base_url"
+    )
+    @classmethod
+    def _is_http(cls, value: str | None) -> str | None:
+        if value is not None and not value.startswith(("http://", "https://")):
+            raise ValueError("starts with http:// or https://")
+        return value
