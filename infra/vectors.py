@@ -34,21 +34,8 @@ def index_config(
 def prepare(conn: psycopg.Connection[Any], dims: int) -> None:
     """Make the extension. Raises VectorsUnavailable where that can't be, or where the
     database has vectors of another length."""
-    available, installed, have = _state(conn)
-    if have is not None and have != dims:
-        raise VectorsUnavailable(
-            f"store.index has dims {dims}, and this database's store holds vectors of {have}.",
-            "Correct dims, or DROP TABLE store_vectors, vector_migrations and put what is to be "
-            "found again anew.",
-        )
-    if installed:
+    if _checked(conn, dims)[1]:
         return
-    if not available:
-        raise VectorsUnavailable(
-            "store.index needs Postgres's extension pgvector, which this server does not have.",
-            "Install it there (the image pgvector/pgvector has it), or take store.index out of "
-            "the graphs file.",
-        )
     try:
         conn.execute(query("create_vector_extension"))
     except psycopg.errors.InsufficientPrivilege:
@@ -68,13 +55,31 @@ def setup(conn: psycopg.Connection[Any], dims: int) -> None:
 
 
 def require(conn: psycopg.Connection[Any], dims: int) -> None:
-    """Raise MigrationsMissing or VectorsUnavailable where the store can't be searched so."""
-    if _state(conn)[2] is None:
+    """Raise MigrationsMissing or VectorsUnavailable where the store can't be searched so.
+    Nothing is written."""
+    if _checked(conn, dims)[2] is None:
         raise MigrationsMissing(
             "The graphs file has a store.index, and the database no table for its vectors.",
             "Run `fleet migrate`, then start again.",
         )
-    prepare(conn, dims)
+
+
+def _checked(conn: psycopg.Connection[Any], dims: int) -> tuple[bool, bool, int | None]:
+    """The state, where neither the server nor the vectors that are there stand in the way."""
+    available, installed, have = state = _state(conn)
+    if have is not None and have != dims:
+        raise VectorsUnavailable(
+            f"store.index has dims {dims}, and this database's store holds vectors of {have}.",
+            "Correct dims, or DROP TABLE store_vectors, vector_migrations and put what is to be "
+            "found again anew.",
+        )
+    if not installed and not available:
+        raise VectorsUnavailable(
+            "store.index needs Postgres's extension pgvector, which this server does not have.",
+            "Install it there (the image pgvector/pgvector has it), or take store.index out of "
+            "the graphs file.",
+        )
+    return state
 
 
 def _state(conn: psycopg.Connection[Any]) -> tuple[bool, bool, int | None]:

@@ -9,7 +9,7 @@ from infra.settings import Settings
 from ..cli.leftbehind import incompatible_threads
 from ..client import Fleet
 from ..errors import ProducerError
-from . import broker, database, machine, nodes, work
+from . import broker, database, machine, nodes, store, work
 from .finding import Finding, note, ok, problem
 
 #: Threads named in the deploy's finding.
@@ -46,6 +46,8 @@ def checkup(settings: Settings, *, before_deploy: bool = False) -> Iterator[Find
         yield problem("graphs", exc.message, exc.hint)
         return
     yield from nodes.look(registry)
+    if settings.postgres_url and reached:
+        yield from store.look(settings.postgres_url, registry.store, before_deploy)
     if before_deploy and settings.postgres_url and reached:
         yield deploy(settings.postgres_url, registry)
 

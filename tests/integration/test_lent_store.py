@@ -16,6 +16,8 @@ from infra.settings import get_settings
 from producers import Fleet
 from producers.cli import main
 from producers.cli.state import thread_in_full
+from producers.doctor.checkup import checkup
+from producers.doctor.finding import Finding
 from tests.harness import Database, eventually
 from tests.worker_processes import Workers
 from workers.drain import drain
@@ -153,6 +155,48 @@ def test_migrate_makes_the_tables_of_an_index(
             vectors.require(conn, 4)
 
 
+def store_findings(file: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> list[Finding]:
+    """What `fleet doctor` finds about the store."""
+    monkeypatch.setenv("FLEET_GRAPHS_FILE", str(file))
+    get_settings.cache_clear()
+    found = checkup(get_settings(), **options)
+    return [finding for finding in found if finding.check.startswith("store ")]
+
+
+def test_doctor_looks_at_the_store(
+    settings_env: None, tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No table, before a deploy or not; vectors of another length; all well. It makes nothing."""
+    file = graphs_with(tmp_path, {"index": INDEX})
+    lacking = store_findings(file, monkeypatch)[0]
+    assert (lacking.level, lacking.fix) == ("problem", "Run `fleet migrate`.")
+    assert store_findings(file, monkeypatch, before_deploy=True)[0].level == "warning"
+    assert database.value("SELECT count(*) FROM pg_extension WHERE extname = 'vector'") == 0
+    migrate(database.url, (), 4)
+    other = store_findings(file, monkeypatch)[0]
+    assert other.level == "problem" and "dims 3, and" in other.said and "of 4" in other.said
+    graphs_with(tmp_path, {"index": INDEX | {"dims": 4}})
+    assert [f.level for f in store_findings(file, monkeypatch)] == ["ok", "ok"]
+
+
+def test_doctor_names_embeddings_that_are_not_there(
+    settings_env: None, tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker would not start."""
+    migrate(database.url, (), 3)
+    file = graphs_with(tmp_path, {"index": INDEX | {"embed": "./noted.py:nobody"}})
+    vectors_found, embed = store_findings(file, monkeypatch)
+    assert (vectors_found.level, embed.level) == ("ok", "problem")
+    assert "./noted.py has no attribute 'nobody'" in embed.said
+
+
+def test_doctor_says_nothing_of_a_store_without_an_index(
+    settings_env: None, tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is nothing that could be wrong."""
+    assert store_findings(graphs_with(tmp_path, {}), monkeypatch) == []
+
+
 def test_vectors_too_long_for_an_index_have_their_table(database: Database) -> None:
     """pgvector would refuse the index, with the tables half made."""
     migrate(database.url, (), 3072)
@@ -183,3 +227,5 @@ def test_a_server_without_the_extension_is_named(database: Database) -> None:
         conn.execute("SET search_path = elsewhere, pg_catalog, public")
         with pytest.raises(VectorsUnavailable, match="pgvector, which this server does not have"):
             vectors.prepare(conn, 3)
+        with pytest.raises(VectorsUnavailable, match="pgvector"):
+            vectors.require(conn, 3)
