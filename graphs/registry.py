@@ -35,7 +35,8 @@ from graphs.opening import Await, Leave, nothing
 from graphs.schemas import input_schema
 from graphs.unread import unread_keys
 from infra.errors import RegistryError
-from infra.settings import PREFIX, get_settings
+from infra.setting_sources import PREFIX
+from infra.settings import get_settings
 
 log = logging.getLogger("fleet.registry")
 

@@ -103,7 +103,7 @@ class World:
         for slot in self.slots:
             slot.disconnect()
         if self.sweeper is not None:
-            self.sweeper._drop()
+            self.sweeper.session.drop()
         self.fleet.close()
         self.conn.close()
 
@@ -146,7 +146,7 @@ class World:
     def new_leader(self) -> None:
         """Another worker sweeps from now on; it has called nobody yet."""
         if self.sweeper is not None:
-            self.sweeper._drop()
+            self.sweeper.session.drop()
         self.sweeper = Sweeper(get_settings(), "w@chaos", ["fleet"], 2, "prefork")
 
     def sweep(self) -> None:

@@ -647,7 +647,7 @@ def test_a_person_s_word_is_taken_in_a_paused_graph(
 def sweeper(settings_env: None) -> Iterator[Sweeper]:
     made = Sweeper(get_settings(), "w@test", ["fleet"], 2, "prefork")
     yield made
-    made._drop()
+    made.session.drop()
 
 
 def test_the_sweep_leaves_paused_mail_alone(

@@ -28,7 +28,7 @@ def conn(database: Database) -> Iterator[psycopg.Connection[Any]]:
 def sweeper(settings_env: None) -> Iterator[Sweeper]:
     made = Sweeper(get_settings(), "w@test", ["fleet"], 2, "prefork")
     yield made
-    made._drop()
+    made.session.drop()
 
 
 def woken(broker: Broker) -> list[str]:
@@ -68,7 +68,7 @@ def test_an_orphan_is_woken_again_while_the_queue_holds_no_more_than_twice_its_d
     sweeper: Sweeper, database: Database, conn: Any, broker: Broker
 ) -> None:
     """Where workers die by the dozen, the first wake-up may lie in the queue for long."""
-    sweeper._orphans = Calls(0.0)
+    sweeper.waker.orphaned = Calls(0.0)
     accept(conn, "A", "m1")
     with database.connect() as victim:
         take(victim, "A")
@@ -93,12 +93,12 @@ def test_who_does_not_lead_wakes_for_its_own_orphans_only(
     with database.connect() as victim:
         take(victim, "A")
     candidate = Sweeper(get_settings(), "other@test", ["fleet"], 2, "prefork")
-    assert eventually(lambda: candidate._run("orphans", {"owner": ""}))
-    assert candidate.wake_orphans("other@test:") == 0
+    assert eventually(lambda: candidate.session.run("orphans", {"owner": ""}))
+    assert candidate.waker.wake_orphans("other@test:") == 0
     conn.execute("UPDATE fleet.threads SET owner = 'other@test:1:1'")
-    assert candidate.wake_orphans("other@test:") == 1
+    assert candidate.waker.wake_orphans("other@test:") == 1
     assert woken(broker) == ["refund:A"]
-    candidate._drop()
+    candidate.session.drop()
 
 
 def test_a_look_at_its_own_orphans_makes_it_forget_no_other(
@@ -109,7 +109,7 @@ def test_a_look_at_its_own_orphans_makes_it_forget_no_other(
     with database.connect() as victim:
         take(victim, "A")
     eventually(lambda: sweeper.tick()["orphans"])
-    assert sweeper.wake_orphans("w@test:") == 0
+    assert sweeper.waker.wake_orphans("w@test:") == 0
     assert sweeper.tick()["orphans"] == 1
     assert woken(broker) == ["refund:A"]
 
@@ -169,13 +169,13 @@ def test_one_leader_at_a_time(settings_env: None) -> None:
     """The second candidate leads within a second of the first one's end."""
     one, two = (Sweeper(get_settings(), f"{n}@test", ["fleet"], 2, "prefork") for n in "12")
     one.start()
-    eventually(lambda: one._leads)
+    eventually(lambda: one.session.leads)
     two.start()
     try:
-        eventually(lambda: two._conn is not None)
-        assert not two._leads
+        eventually(lambda: two.session._conn is not None)
+        assert not two.session.leads
         one.stop()
-        assert eventually(lambda: two._leads, timeout=2)
+        assert eventually(lambda: two.session.leads, timeout=2)
     finally:
         two.stop()
 
@@ -200,14 +200,14 @@ def test_a_forked_child_lets_go_of_the_lead(settings_env: None, database: Databa
     socket is cut off without a word to the server."""
     sweeper = Sweeper(get_settings(), "w@test", ["fleet"], 2, "prefork")
     sweeper.start()
-    eventually(lambda: sweeper._leads)
-    assert sweeper._conn is not None
+    eventually(lambda: sweeper.session.leads)
+    assert sweeper.session._conn is not None
     pid = os.fork()
     if pid == 0:
-        same = os.fstat(sweeper._conn.fileno()).st_rdev == os.stat(os.devnull).st_rdev
+        same = os.fstat(sweeper.session._conn.fileno()).st_rdev == os.stat(os.devnull).st_rdev
         os._exit(0 if same else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert sweeper._run("lead") == [(True,)]
+    assert sweeper.session.run("lead") == [(True,)]
     sweeper.stop()
 
 

@@ -24,7 +24,7 @@ def make(queues: tuple[str, ...] = ("fleet",), slots: int = 2) -> Sweeper:
 def sweeper(settings_env: None) -> Iterator[Sweeper]:
     made = make()
     yield made
-    made._drop()
+    made.session.drop()
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_leader_of_which_the_server_tells_nothing_is_left_alone(
     with database.connect() as leading:
         leading.execute("SET track_activities = off")
         assert leading.execute(query("lead")).fetchone() == (True,)
-        assert [silent for _, silent in sweeper._run("leader")] == [0.0]
+        assert [silent for _, silent in sweeper.session.run("leader")] == [0.0]
         sweeper._watch_leader()
         leading.execute("SELECT 1")
 
@@ -103,8 +103,8 @@ def test_a_row_that_a_producer_holds_keeps_no_other_thread_waiting(
         found = sweeper.tick()
         assert (found["cancelled"], found["orphans"]) == (1, 1)
         assert sweeper.tick()["cancelled"] == 0
-        assert sweeper._conn is not None and not sweeper._conn.closed
-    sweeper._uncancelled.keep(set())
+        assert sweeper.session._conn is not None and not sweeper.session._conn.closed
+    sweeper.settling.put_off.keep(set())
     assert sweeper.tick()["cancelled"] == 1
     assert database.fetch("SELECT DISTINCT status FROM fleet.threads WHERE key <> 'C'") == [
         ("cancelled",)
@@ -118,7 +118,7 @@ def test_a_heartbeat_waits_for_nobody(sweeper: Sweeper, database: Database) -> N
         operator.execute("UPDATE fleet.workers SET drain_requested = true")
         sweeper._beat = 0.0
         sweeper._round()
-        assert sweeper._leads
+        assert sweeper.session.leads
 
 
 def test_a_worker_that_comes_back_under_its_name_says_anew_what_it_is(
@@ -128,7 +128,7 @@ def test_a_worker_that_comes_back_under_its_name_says_anew_what_it_is(
     for queues, slots in ((("fleet",), 2), (("fleet", "slow"), 5)):
         sweeper = make(queues, slots)
         sweeper._round()
-        sweeper._drop()
+        sweeper.session.drop()
     assert database.fetch("SELECT queues, slots, wakeups FROM fleet.workers") == [
         (["fleet", "slow"], 5, 20)
     ]
