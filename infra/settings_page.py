@@ -82,6 +82,9 @@ SECTIONS = {
         "`gateway_auth` on.",
         "gateway_port": "Its port.",
         "gateway_auth": "`off`: whoever reaches it may do everything. Only on this machine.",
+        "gateway_rate": "A caller may send so many requests in a minute; each gateway counts "
+        "for itself.",
+        "gateway_body": "The largest body of a request, in bytes.",
         "public_url": "Its address as people's browsers know it, for links.",
         "allowed_origins": "Web pages, parted by commas, that may talk to it besides its own: "
         "`https://chat.example.com`.",
@@ -164,6 +167,8 @@ def _kind(name: str, shape: dict[str, Any]) -> str:
         return "URL"
     if shape["type"] == "string":
         return "path" if shape.get("format") == "path" else "text"
+    if name == "gateway_body":
+        return "bytes"
     unit = "whole number" if shape["type"] == "integer" else _unit(name)
     limits = [f"{word} {shape[key]:g}" for key, word in _LIMITS.items() if key in shape]
     return " ".join([unit, *limits])

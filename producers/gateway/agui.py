@@ -1,0 +1,5 @@
+"""AG-UI: run, resume, events."""
+
+from fastapi import APIRouter
+
+router = APIRouter()

@@ -1,0 +1,59 @@
+"""Probes: whether the process lives, and whether it can serve."""
+
+from typing import Any
+
+import redis
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from infra.errors import FleetError
+from infra.migrate import require_migrated
+
+from ..errors import ProducerError
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz")
+async def healthz() -> dict[str, str]:
+    """The process lives. Nothing else is looked at."""
+    return {"status": "ok"}
+
+
+@router.get("/readyz", response_model=None)
+async def readyz(request: Request) -> Response:
+    """200 when it can serve: Postgres answers and is migrated. A broker that is away is a
+    warning: what is accepted is kept, and goes on when it is back."""
+    state = request.app.state
+    checks = [
+        await state.fleets.call(_checked, "postgres", lambda: _postgres(state.database)),
+        await state.fleets.call(_checked, "broker", lambda: _broker(state.settings.redis_url)),
+    ]
+    ready = checks[0]["ok"] and not state.closing.is_set()
+    told = {
+        "status": "ready" if ready else "not ready",
+        "checks": checks,
+        "warnings": [check["detail"] for check in checks[1:] if not check["ok"]],
+    }
+    return JSONResponse(told, 200 if ready else 503)
+
+
+def _checked(name: str, look: Any) -> dict[str, Any]:
+    try:
+        look()
+    except (FleetError, ProducerError) as exc:
+        return {"name": name, "ok": False, "detail": exc.message}
+    except (redis.RedisError, OSError):
+        return {"name": name, "ok": False, "detail": "The broker is not reachable."}
+    return {"name": name, "ok": True, "detail": "reachable"}
+
+
+def _postgres(database: Any) -> None:
+    database.run_now(require_migrated)
+
+
+def _broker(url: str | None) -> None:
+    if url is None:
+        raise OSError("no address")
+    with redis.Redis.from_url(url, socket_timeout=2, socket_connect_timeout=2) as client:
+        client.ping()

@@ -1,0 +1,5 @@
+"""One-time links that answer a question."""
+
+from fastapi import APIRouter
+
+router = APIRouter()

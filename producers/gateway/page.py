@@ -1,0 +1,5 @@
+"""The chat page."""
+
+from fastapi import APIRouter
+
+router = APIRouter()

@@ -1,0 +1,5 @@
+"""REST for services."""
+
+from fastapi import APIRouter
+
+router = APIRouter()

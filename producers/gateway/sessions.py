@@ -1,0 +1,5 @@
+"""Sessions of chat pages."""
+
+from fastapi import APIRouter
+
+router = APIRouter()

@@ -1,0 +1,5 @@
+"""WebSocket of chat pages."""
+
+from fastapi import APIRouter
+
+router = APIRouter()
