@@ -38,12 +38,13 @@ _OTHER_LANGUAGES = (".ts", ".tsx", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs"
 @dataclass(frozen=True, slots=True)
 class Entry:
     """One entry of the graphs file. ``is_async`` None: found out. ``mask``: what must not
-    enter the state."""
+    enter the state. ``sensitive``: its sessions ask for a fresh token after an absence."""
 
     path: str
     queue: str | None = None
     is_async: bool | None = None
     mask: Rule | None = None
+    sensitive: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,9 +75,11 @@ def entry(name: str, value: Any, file: Path) -> Entry:
     """Read an entry: the path, or an object with it. Raises RegistryError."""
     fields = value if isinstance(value, dict) else {"path": value}
     where, queue, is_async = (fields.get(f) for f in ("path", "queue", "async"))
+    sensitive = fields.get("sensitive", False)
     # A name stands before the colon of thread ids.
     good = bool(name) and len(name) <= 64 and not set(name) & set("/:")
     fits = isinstance(queue, str | None) and isinstance(is_async, bool | None)
+    fits = fits and isinstance(sensitive, bool)
     try:
         rule = Rule.of(fields.get("mask"))
     except ValueError as exc:
@@ -90,7 +93,7 @@ def entry(name: str, value: Any, file: Path) -> Entry:
             'Give "./file.py:attribute", or an object with that as its path, and a name of at '
             "most 64 characters without '/' and ':'.",
         )
-    return Entry(where, queue, is_async, rule)
+    return Entry(where, queue, is_async, rule, sensitive)
 
 
 def load(name: str, entry: Entry, folder: Path) -> tuple[Graph, Factory | None]:

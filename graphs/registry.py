@@ -4,7 +4,7 @@
      "graphs": {"refund": "./graphs/refund.py:graph",
                 "chat": {"path": "my.agents:make_graph", "queue": "slow", "async": true}}}
 
-``queue`` and ``async`` are ours and may be left out; ``store`` is read in graphs.kept.
+``queue``, ``async`` and ``sensitive`` are ours and may be left out; ``store``: see graphs.kept.
 ``env`` is a file or an object of variables that the graphs' modules may need; the process's
 own environment wins. A graph that can't be loaded stops nobody but itself.
 """
@@ -181,7 +181,8 @@ class Registry:
         return found
 
     def described(self) -> list[dict[str, Any]]:
-        """What the doors need to know of each graph that loads: graph, queue, input_schema."""
+        """What the doors need to know of each graph that loads: graph, queue, input_schema,
+        sensitive."""
         described = []
         for name in self.names():
             try:
@@ -190,7 +191,12 @@ class Registry:
                 log.error("%s", exc)
                 continue
             described.append(
-                {"graph": name, "queue": found.queue, "input_schema": found.input_schema}
+                {
+                    "graph": name,
+                    "queue": found.queue,
+                    "input_schema": found.input_schema,
+                    "sensitive": self._entries[name].sensitive,
+                }
             )
         return described
 

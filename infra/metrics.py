@@ -117,6 +117,12 @@ READ = {
             "Threads that are not at their end, by status.",
             ("status",),
         ),
+        Metric(
+            "fleet_sessions",
+            "gauge",
+            "Sessions of chat pages on record, by state.",
+            ("state",),
+        ),
     )
 }
 

@@ -43,9 +43,9 @@ def migrate(
 ) -> list[str]:
     """Bring the database up to date; give the names of what was applied.
 
-    ``graphs``: ``{"graph", "queue", "input_schema"}`` of each registered graph, so that every
-    door can refuse an unknown graph or a wrong input. ``dims``: of the vectors by which the
-    graphs' store is searched, if it is.
+    ``graphs``: ``{"graph", "queue", "input_schema", "sensitive"}`` of each registered graph, so
+    that every door can refuse an unknown graph or a wrong input. ``dims``: of the vectors by
+    which the graphs' store is searched, if it is.
     """
     with connect(url, "fleet-migrate") as conn:
         _lock(conn)
@@ -122,7 +122,8 @@ def register_graphs(conn: psycopg.Connection[Any], graphs: Iterable[Mapping[str,
     """Make the graphs known to the doors; only what changed is written."""
     for entry in graphs:
         schema = entry["input_schema"]
-        args = {**entry, "input_schema": None if schema is None else Jsonb(schema)}
+        described = {"sensitive": False, **entry}
+        args = {**described, "input_schema": None if schema is None else Jsonb(schema)}
         conn.execute(query("register_graph"), args)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from infra import migrate as migrations
-from infra.sql import scripts
+from infra.sql import query, scripts
 
 #: The newest migration that it knows.
 NEWEST = "0005_retention.sql"
@@ -23,8 +23,10 @@ def previous_scripts(folder: str) -> list[tuple[str, str]]:
 
 def migrate_to_previous(url: str, graphs: list[dict[str, object]]) -> list[str]:
     """Bring a database to where that release's `fleet migrate` brought it."""
+    sent = {name.removeprefix("migrate."): text for name, text in _sent("migrate").items()}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(migrations, "scripts", previous_scripts)
+        patch.setattr(migrations, "query", lambda name: sent.get(name) or query(name))
         return migrations.migrate(url, graphs)
 
 
@@ -35,8 +37,12 @@ def since() -> list[str]:
 
 def statements() -> dict[str, str]:
     """All that its workers and producers send, by file and name, with %s for parameters."""
+    return _sent("*")
+
+
+def _sent(files: str) -> dict[str, str]:
     found: dict[str, str] = {}
-    for file in sorted((_FOLDER / "statements").glob("*.sql")):
+    for file in sorted((_FOLDER / "statements").glob(f"{files}.sql")):
         parts = re.split(r"^-- name: (\w+)\n", file.read_text(), flags=re.MULTILINE)
         for name, text in zip(parts[1::2], parts[2::2], strict=True):
             found[f"{file.stem}.{name}"] = text.strip().rstrip(";")

@@ -97,6 +97,7 @@ class FleetCollector:
         with self._lock:
             try:
                 depth, threads = self._run("mailbox_depth"), self._run("threads_open")
+                sessions = self._run("sessions_by_state")
             except (psycopg.Error, FleetError) as exc:
                 log.warning("the mailbox's metrics can't be read: %s", str(exc).strip())
                 self._drop()
@@ -104,6 +105,7 @@ class FleetCollector:
         yield _gauge("fleet_mailbox_pending_messages", [((q,), n) for q, n, _ in depth])
         yield _gauge("fleet_mailbox_oldest_due_age_seconds", [((q,), age) for q, _, age in depth])
         yield _gauge("fleet_threads", [((status,), n) for status, n in threads])
+        yield _gauge("fleet_sessions", [((state,), n) for state, n in sessions])
 
     def _run(self, name: str) -> list[Any]:
         if self._conn is None or self._conn.closed:

@@ -24,6 +24,7 @@ from infra.settings import Settings
 from producers.wakeup import broker
 from workers.expiry import STORE_SWEEP
 from workers.pruner import Pruner
+from workers.sessions import SessionSweep
 from workers.settling import Settling
 from workers.sweep_session import SweepSession
 from workers.waker import Waker
@@ -76,6 +77,7 @@ class Sweeper(threading.Thread):
         #: What is left to be done once.
         self._afresh = ["begin_afresh", "look_again"]
         self._sorted = 0.0
+        self._sessions = SessionSweep(settings.session_timeout, self.session.job)
 
     # What the rest of the worker calls
 
@@ -175,6 +177,7 @@ class Sweeper(threading.Thread):
         if time.monotonic() - self._sorted > _SORTED_EVERY:
             self.session.job("sort_paused_mail")
             self._sorted = time.monotonic()
+        self._sessions.tick()
         metrics.tick(found["stuck"])
         return found
 

@@ -42,7 +42,9 @@ SELECT worker, schema, extract(epoch FROM fleet.silent_after())::float FROM flee
 WHERE seen_at > fleet.now() - fleet.silent_after();
 
 -- name: register_graph
-INSERT INTO fleet.graphs AS g (graph, queue, input_schema, registered_at)
-VALUES (%(graph)s, %(queue)s, %(input_schema)s, fleet.now())
-ON CONFLICT (graph) DO UPDATE SET queue = EXCLUDED.queue, input_schema = EXCLUDED.input_schema
-WHERE (g.queue, g.input_schema) IS DISTINCT FROM (EXCLUDED.queue, EXCLUDED.input_schema);
+INSERT INTO fleet.graphs AS g (graph, queue, input_schema, sensitive, registered_at)
+VALUES (%(graph)s, %(queue)s, %(input_schema)s, %(sensitive)s, fleet.now())
+ON CONFLICT (graph) DO UPDATE SET queue = EXCLUDED.queue, input_schema = EXCLUDED.input_schema,
+    sensitive = EXCLUDED.sensitive
+WHERE (g.queue, g.input_schema, g.sensitive)
+    IS DISTINCT FROM (EXCLUDED.queue, EXCLUDED.input_schema, EXCLUDED.sensitive);

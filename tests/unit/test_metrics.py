@@ -42,7 +42,7 @@ def test_names_follow_the_conventions(metric: Metric) -> None:
 @pytest.mark.parametrize("metric", ALL.values(), ids=lambda m: m.name)
 def test_no_label_holds_an_id(metric: Metric) -> None:
     """Only what has few values: a graph, a queue, an outcome."""
-    few = {"graph", "queue", "outcome", "policy", "kind", "reason", "table", "status"}
+    few = {"graph", "queue", "outcome", "policy", "kind", "reason", "table", "status", "state"}
     assert set(metric.labels) <= few
 
 

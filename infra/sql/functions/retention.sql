@@ -213,6 +213,8 @@ BEGIN
     IF to_regclass('fleet.events') IS NOT NULL THEN
         DELETE FROM fleet.events WHERE thread_id = ANY (p_threads);
     END IF;
+    DELETE FROM fleet.presence WHERE thread_id = ANY (p_threads);
+    DELETE FROM fleet.sessions WHERE thread_id = ANY (p_threads);
     DELETE FROM fleet.threads WHERE thread_id = ANY (p_threads);
     GET DIAGNOSTICS t = ROW_COUNT;
     RETURN removed || jsonb_build_object('messages', m, 'effects', e, 'questions', q, 'threads', t);

@@ -1,0 +1,46 @@
+-- name: open_session
+SELECT fleet.open_session(%(session_id)s, %(tenant)s, %(user_id)s, %(graph)s, %(thread_id)s) AS session;
+
+-- name: find_session
+SELECT fleet.session_seen(s) AS session FROM fleet.sessions s WHERE session_id = %(session_id)s;
+
+-- name: reopen_session
+SELECT fleet.reopen_session(%(session_id)s);
+
+-- name: list_sessions
+-- Of one user, or of all where none is named; newest first.
+SELECT fleet.session_seen(s) AS session FROM fleet.sessions s
+WHERE tenant = %(tenant)s AND (%(user_id)s::text IS NULL OR user_id = %(user_id)s)
+ORDER BY created_at DESC, session_id LIMIT %(limit)s;
+
+-- name: session_owner
+SELECT user_id FROM fleet.sessions WHERE thread_id = %(thread_id)s AND tenant = %(tenant)s;
+
+-- name: session_message
+-- What was said under a message_id, and what the thread asks: before something is said.
+SELECT json_build_object(
+    'known', t.thread_id IS NOT NULL, 'status', t.status,
+    'said', (SELECT json_build_object('kind', m.kind, 'payload', m.payload) FROM fleet.messages m
+        WHERE m.thread_id = n.thread_id AND m.message_id = %(message_id)s),
+    'questions', (
+        SELECT coalesce(json_agg(json_build_object('question_id', question_id, 'kind', kind,
+            'text', kind = 'clarify' OR (payload->'text') = 'true'::jsonb) ORDER BY asked_at), '[]')
+        FROM fleet.questions q WHERE q.thread_id = n.thread_id AND q.status = 'open')) AS standing
+FROM (SELECT %(thread_id)s::text AS thread_id) AS n LEFT JOIN fleet.threads t USING (thread_id);
+
+-- name: beat
+SELECT fleet.beat(%(gateway)s, %(here)s, %(gone)s);
+
+-- name: tend_sessions
+SELECT fleet.tend_sessions(%(timeout)s) AS closed;
+
+-- name: forget_sessions
+-- Closed for a day without a word ever said: they have no thread with which they would go.
+DELETE FROM fleet.sessions WHERE session_id IN (
+    SELECT session_id FROM fleet.sessions s
+    WHERE state = 'timed_out' AND closed_at < fleet.now() - interval '1 day'
+      AND NOT EXISTS (SELECT FROM fleet.threads t WHERE t.thread_id = s.thread_id)
+    LIMIT 1000);
+
+-- name: sessions_by_state
+SELECT state, count(*) FROM fleet.sessions GROUP BY state;
