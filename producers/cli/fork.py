@@ -5,6 +5,7 @@ from typing import Annotated, Any
 import typer
 
 from .consent import Yes, agree
+from .failures import note
 from .options import Json, MessageId, Thread
 from .submit import report
 
@@ -26,13 +27,14 @@ def fork(
     """Begin a new thread from a checkpoint of another; effects after it happen anew."""
     from ..client import Fleet
     from ..names import check_key, check_message_id
-    from .checkpoints import snapshot
+    from ..past.checkpoints import Place, snapshot
+    from ..surroundings import addresses
 
     # Before anything is looked for.
     key = check_key(key)
     message_id = message_id if message_id is None else check_message_id(message_id)
     with Fleet() as fleet:
-        found = snapshot(thread, at)
+        found = snapshot(Place(fleet, addresses(None, None)[0], note), thread, at)
         _refuse_subgraph(found)
         _refuse_breakpoint(found)
         effects = fleet.effects_after(thread, at)

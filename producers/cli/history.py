@@ -33,15 +33,19 @@ def history(
 
     An earlier generation can also be named as LangGraph does: refund:A1001#2.
     """
-    from . import checkpoints
+    from ..past import checkpoints
+    from .past import looking_back
 
     thread, generation = _parted(thread, generation)
+    with looking_back() as place:
+        if at is not None:
+            found = checkpoints.snapshot(place, thread, at, generation)
+        else:
+            entries = checkpoints.history(place, thread, generation)
     if at is not None:
-        found = checkpoints.snapshot(thread, at, generation)
         facts = {k: v for k, v in found.items() if v not in ([], {})}
         print_json(found) if as_json else print_facts(facts)
         return
-    entries = checkpoints.history(thread, generation)
     if as_json:
         print_json({"thread_id": thread, "checkpoints": entries})
         return

@@ -2,41 +2,13 @@
 
 from typing import Any
 
-import psycopg
-from langgraph.checkpoint.postgres import PostgresSaver
-from psycopg.rows import dict_row
-
-from graphs.stored import SERDE
-from infra.postgres import connect
-
 from ..client import Fleet
-from ..messages import checkpoint_thread_id
-from ..status import ThreadStatus
+from ..past.state import state_of
 from ..surroundings import addresses
-from .values import Values, outcome
 
 
 def thread_in_full(thread_id: str) -> dict[str, Any]:
     """What `fleet show` prints, as JSON holds it. Raises UnknownThread."""
     with Fleet() as fleet:
         status = fleet.status(thread_id)
-    return status.model_dump(mode="json") | _state(status)
-
-
-def _state(status: ThreadStatus) -> dict[str, Any]:
-    """``{"state"}``, the values of the latest checkpoint, {} before the first; and what an
-    `@entrypoint` has returned, ``"result"``; names of values that only the graph tells,
-    where it can't be loaded, ``"unknown"``."""
-    postgres_url, _ = addresses(None, None)
-    thread = checkpoint_thread_id(status.thread_id, status.generation)
-    try:
-        with connect(postgres_url, "fleet-show", row_factory=dict_row) as conn:
-            saver = PostgresSaver(conn, serde=SERDE)
-            found = saver.get_tuple({"configurable": {"thread_id": thread, "checkpoint_ns": ""}})
-            if found is None:
-                return {"state": {}}
-            state, unknown = Values(saver, status.graph).read(found)
-            told = {"state": state, **outcome(found)}
-            return told | {"unknown": unknown} if unknown else told
-    except psycopg.errors.UndefinedTable:
-        return {"state": {}}
+    return status.model_dump(mode="json") | state_of(addresses(None, None)[0], status)

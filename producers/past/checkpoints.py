@@ -1,12 +1,12 @@
-"""The checkpoints of a thread, as the commands that look at its past need them.
+"""The checkpoints of a thread, as those who look at its past need them.
 
 Read only, with LangGraph's own saver, and strictly: classes that a graph stored come out
 as their plain data, no code of theirs is imported or run. So it works for graphs that
 this checkout does not have, but for values that are stored as differences
-(:mod:`producers.cli.values`).
+(:mod:`producers.past.values`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -24,35 +24,55 @@ from ..client import Fleet
 from ..errors import UnknownCheckpoint
 from ..messages import checkpoint_thread_id
 from ..names import check_text_name
-from ..surroundings import addresses
 from . import values
-from .failures import note
 from .values import Values
 
 
-def history(thread_id: str, generation: int | None = None) -> list[dict[str, Any]]:
-    """Every checkpoint, oldest first: ``{"checkpoint_id", "subgraph", "at", "step", "source",
+def _silent(_: str) -> None:
+    """Says nothing."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where to look. note: is told, in a sentence, of what can't be shown."""
+
+    fleet: Fleet
+    postgres_url: str
+    note: Callable[[str], None] = _silent
+
+
+def history(
+    place: Place,
+    thread_id: str,
+    generation: int | None = None,
+    *,
+    before: str | None = None,
+    limit: int | None = None,
+) -> list[dict[str, Any]]:
+    """Checkpoints, oldest first: ``{"checkpoint_id", "subgraph", "at", "step", "source",
     "nodes", "changed", "next", …}``. subgraph: the nodes that lead to the one whose step it
     is, as ``"agent|model"``; nodes: those whose work it holds; changed: the values that it
     brought, by name; appended: of those that are lists which only grew, what came at their end;
-    unknown: names of those that can't be told. Raises UnknownThread, UnknownCheckpoint for a
-    generation that there is not.
+    unknown: names of those that can't be told. before, limit: the newest so many of those before
+    this checkpoint. Raises UnknownThread, UnknownCheckpoint for a generation that there is not.
     """
-    with _opened(thread_id, generation) as past:
-        found = [*past.saver.list(past.config())][::-1]
+    with _opened(place, thread_id, generation) as past:
+        found = past.listed(before, limit)
         known = {_place(t): t for t in found}
-        entries = [_entry(t, known.get(_before(t)), past.values) for t in found]
+        entries = [_entry(t, known.get(_before(t)) or past.parent(t), past.values) for t in found]
         past.tell_what_is_missing(entries)
     return entries
 
 
-def snapshot(thread_id: str, checkpoint_id: str, generation: int | None = None) -> dict[str, Any]:
+def snapshot(
+    place: Place, thread_id: str, checkpoint_id: str, generation: int | None = None
+) -> dict[str, Any]:
     """One checkpoint, of a subgraph too: as in :func:`history`, and all of its ``state``.
 
     Raises UnknownThread, UnknownCheckpoint.
     """
     checkpoint_id = check_text_name(checkpoint_id, "checkpoint_id")
-    with _opened(thread_id, generation) as past:
+    with _opened(place, thread_id, generation) as past:
         found = next(past.saver.list(past.config(checkpoint_id=checkpoint_id)), None)
         if found is None:
             raise UnknownCheckpoint(
@@ -60,12 +80,8 @@ def snapshot(thread_id: str, checkpoint_id: str, generation: int | None = None) 
                 thread_id=past.name,
                 checkpoint_id=checkpoint_id,
             )
-        ns, before = _before(found)
-        parent = None
-        if before:
-            parent = past.saver.get_tuple(past.config(checkpoint_ns=ns, checkpoint_id=before))
         state, unknown = past.values.read(found)
-        entry = {**_entry(found, parent, past.values), "unknown": unknown}
+        entry = {**_entry(found, past.parent(found), past.values), "unknown": unknown}
         past.tell_what_is_missing([entry])
     return {"thread_id": past.name, **entry, "state": state}
 
@@ -78,23 +94,37 @@ class _Past:
     thread: str
     saver: PostgresSaver
     values: Values
+    note: Callable[[str], None]
 
     def config(self, **more: str) -> Any:
         """Of all namespaces where none is named."""
         return {"configurable": {"thread_id": self.thread, **more}}
 
+    def listed(self, before: str | None, limit: int | None) -> list[CheckpointTuple]:
+        """Oldest first."""
+        end = self.config(checkpoint_id=before) if before else None
+        return [*self.saver.list(self.config(), before=end, limit=limit)][::-1]
+
+    def parent(self, found: CheckpointTuple) -> CheckpointTuple | None:
+        """The one that it came from; None for the first one, and where it is not kept."""
+        ns, before = _before(found)
+        if not before:
+            return None
+        return self.saver.get_tuple(self.config(checkpoint_ns=ns, checkpoint_id=before))
+
     def tell_what_is_missing(self, entries: list[dict[str, Any]]) -> None:
-        """Say on stderr that values are left out, and why."""
+        """Say that values are left out, and why."""
         if names := sorted({name for entry in entries for name in entry["unknown"]}):
             why = self.values.problem or "The graph has no such value any more."
-            note(f"Not shown, since the graph has to be loaded for it: {', '.join(names)}. {why}")
+            self.note(
+                f"Not shown, since the graph has to be loaded for it: {', '.join(names)}. {why}"
+            )
 
 
 @contextmanager
-def _opened(thread_id: str, generation: int | None) -> Iterator[_Past]:
+def _opened(place: Place, thread_id: str, generation: int | None) -> Iterator[_Past]:
     """One generation's, the present one's by default."""
-    with Fleet() as fleet:
-        status = fleet.status(thread_id)
+    status = place.fleet.status(thread_id)
     name = status.thread_id
     if generation is not None and generation > status.generation:
         raise UnknownCheckpoint(
@@ -103,9 +133,9 @@ def _opened(thread_id: str, generation: int | None) -> Iterator[_Past]:
             generation=generation,
         )
     thread = checkpoint_thread_id(name, generation or status.generation)
-    with connect(addresses(None, None)[0], "fleet-history", row_factory=dict_row) as conn:
+    with connect(place.postgres_url, "fleet-history", row_factory=dict_row) as conn:
         saver = PostgresSaver(conn, serde=SERDE)
-        yield _Past(name, thread, saver, Values(saver, status.graph))
+        yield _Past(name, thread, saver, Values(saver, status.graph), place.note)
 
 
 def _place(found: CheckpointTuple) -> tuple[str, str]:

@@ -1,0 +1,1 @@
+"""What threads have been: their checkpoints, read without running a graph."""
