@@ -27,13 +27,15 @@ _REJECTED = frozenset({"reject", "rejected", "ignore"})
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One open question. ``payload`` is JSON-plain; ``expires_in`` in seconds."""
+    """One open question. ``payload`` is JSON-plain; ``expires_in`` in seconds; ``on_expiry`` is
+    what is to happen then, in the graph's own words (workers.deadlines knows them)."""
 
     question_id: str
     kind: Kind
     payload: Any
     response_schema: dict[str, Any] | None = None
     expires_in: float | None = None
+    on_expiry: Any = None
 
     def row(self) -> dict[str, Any]:
         """As ``fleet.ask`` takes it."""
@@ -74,6 +76,7 @@ def question_of(interrupt: Interrupt) -> Question:
         payload,
         _schema(getattr(interrupt, "response_schema", None)),
         expires_in,
+        payload.get("on_expiry") if isinstance(payload, dict) else None,
     )
 
 

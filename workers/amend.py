@@ -21,6 +21,7 @@ from graphs.registry import RegisteredGraph
 from infra.errors import FleetError
 from infra.sql import query
 from producers.messages import run_id
+from workers import deadlines
 from workers.outcomes import Kind, Outcome
 from workers.saver import FleetSaver
 
@@ -66,7 +67,7 @@ def run(turn: "Turn") -> Outcome | None:
             turn.claim.conn.execute(query("amend_lets_go"), args)
     return Outcome(
         Kind.DONE,
-        questions=tuple(question_of(i).row() for i in turn._interrupts()),
+        questions=deadlines.rows(map(question_of, turn._interrupts()), c.thread_id),
         thread={"dead": "failed", "in_doubt": "in_doubt"}.get(str(met.status), "idle"),
     )
 

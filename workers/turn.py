@@ -22,7 +22,7 @@ from graphs.registry import RegisteredGraph
 from infra.errors import FleetError
 from infra.failpoints import failpoint
 from producers.messages import KINDS
-from workers import amend, failures, shutdown
+from workers import amend, deadlines, failures, shutdown
 from workers.answered import AnsweredSaver, reached
 from workers.checkpoint_clock import lift
 from workers.claim import Claim, StateUnstorable, WriteRefused
@@ -190,7 +190,7 @@ class Turn:
                 return Outcome(Kind.DONE, fingerprint=graph.fingerprint)
             questions = questions_of(state)
         failpoint("turn.at_interrupt", self.place)
-        asked = tuple(q.row() for q in questions)
+        asked = deadlines.rows(questions, self.claimed.thread_id)
         return Outcome(Kind.WAITING, questions=asked, fingerprint=graph.fingerprint)
 
     def _resolve(self) -> Outcome:

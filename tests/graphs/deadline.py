@@ -1,6 +1,7 @@
 """Asks a question that has an hour to be answered.
 
-Input ``{"user_id"}``; the answer is any value.
+Input ``{"user_id"}``, and ``on_expiry``, what is declared for then; the answer is any value,
+or, where ``approval`` is true, an approval.
 """
 
 from typing import Any, NotRequired
@@ -12,6 +13,8 @@ from typing_extensions import TypedDict
 
 class Input(TypedDict):
     user_id: str
+    on_expiry: NotRequired[Any]
+    approval: NotRequired[bool]
 
 
 class State(Input):
@@ -19,7 +22,12 @@ class State(Input):
 
 
 def ask(state: State) -> dict[str, Any]:
-    return {"answer": interrupt({"ask": "go on?", "expires_in": 3600})}
+    payload: dict[str, Any] = {"ask": "go on?", "expires_in": 3600}
+    if state.get("approval"):
+        payload["action_requests"] = [{"name": "go_on", "args": {}}]
+    if "on_expiry" in state:
+        payload["on_expiry"] = state["on_expiry"]
+    return {"answer": interrupt(payload)}
 
 
 builder = StateGraph(State, input_schema=Input)

@@ -29,7 +29,10 @@ BEGIN
         status = 'answered', answer = m->'payload'->'value', answer_message_id = m->>'message_id',
         answered_by = m->>'answered_by', answered_at = fleet.now()
     WHERE thread_id = p_thread AND question_id = m->>'question_id'
-      AND status = 'open' AND (expires_at IS NULL OR expires_at > fleet.now())
+      AND status = 'open'
+      -- Up to this moment it is a person's to answer, from then on its expiry's.
+      AND CASE WHEN (m->>'at_expiry')::boolean THEN expires_at <= fleet.now()
+               ELSE expires_at IS NULL OR expires_at > fleet.now() END
       -- A restart that waits for its turn takes the question with it. (In the words of
       -- messages_open: by 'pending' alone Postgres may read all mail that is due.)
       AND NOT EXISTS (

@@ -2,7 +2,7 @@
 -- transaction (G3) — then the unlock and the next claim in the same round trip.
 -- p_end: seq, message (its new status), thread (its new status), error,
 --   delay (seconds until it is due again), failed (count this attempt), crashed (count it as a crash),
---   questions [{question_id, kind, payload, response_schema, expires_in}], fingerprint,
+--   questions [{question_id, kind, payload, response_schema, expires_in, on_expiry}], fingerprint,
 --   resumes (true: the in-doubt or dead message before it goes on)
 -- p_next: null to stop here, else {owner, max_crashes, queue, tenant}
 
@@ -76,16 +76,16 @@ BEGIN
         RETURN;
     END IF;
     INSERT INTO fleet.questions AS q (thread_id, question_id, generation, kind, payload,
-        response_schema, asked_epoch, asked_at, expires_at)
+        response_schema, asked_epoch, asked_at, expires_at, on_expiry)
     SELECT p_thread, n->>'question_id', p_generation, n->>'kind', n->'payload',
         nullif(n->'response_schema', 'null'), p_epoch, v_now,
-        v_now + (n->>'expires_in')::float8 * interval '1 s'
+        v_now + (n->>'expires_in')::float8 * interval '1 s', nullif(n->'on_expiry', 'null')
     FROM jsonb_array_elements(p_questions) AS n
     ON CONFLICT (thread_id, question_id) DO UPDATE SET
         -- asked again although answered: the answer was refused by the node
         status = 'open', payload = EXCLUDED.payload, response_schema = EXCLUDED.response_schema,
         asked_epoch = EXCLUDED.asked_epoch, asked_at = EXCLUDED.asked_at,
-        expires_at = EXCLUDED.expires_at, answer = NULL, answer_message_id = NULL,
+        expires_at = EXCLUDED.expires_at, on_expiry = EXCLUDED.on_expiry, answer = NULL, answer_message_id = NULL,
         answered_by = NULL, answered_at = NULL
     WHERE q.status IN ('superseded', 'expired')
        OR (q.status = 'answered' AND NOT EXISTS (
