@@ -1,7 +1,7 @@
 """The gateway as an ASGI app.
 
-`app.state` has what every door needs: settings, fleets, database, tokens, limits, hub, and
-`closing`, an event that is set when the process is told to end: streams end then.
+`app.state` has what every door needs: settings, fleets, database, tokens, limits, hub,
+presence, and `closing`, an event that is set when the process is told to end: streams end then.
 """
 
 from collections.abc import AsyncIterator
@@ -18,6 +18,7 @@ from . import agui, health, links, origins, page, problems, rest, sessions, ws
 from .database import Database
 from .fleets import Fleets
 from .limits import Limits
+from .presence import Presence
 from .tokens import Tokens
 
 _ROUTERS = (health, rest, agui, ws, sessions, links, page)
@@ -61,10 +62,13 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     settings: Settings = state.settings
     state.fleets = Fleets(settings)
     state.database = Database(settings.require_postgres(), settings.client_timeout)
+    state.presence = Presence(state.database)
+    await state.presence.start()
     try:
         yield
     finally:
         state.closing.set()
+        await state.presence.aclose()
         state.database.close()
         state.fleets.close()
 

@@ -1,4 +1,8 @@
-"""Whose a thread is: who may read it, and who may act on it."""
+"""Whose a thread is: who may read it, and who may act on it.
+
+A role may what it may with all threads of its tenant. A user without one may with the threads
+of their own sessions. For anybody else a thread does not exist.
+"""
 
 from typing import Any
 
@@ -9,17 +13,32 @@ from .auth import Principal, Role
 
 async def may_read(app_state: Any, principal: Principal, thread_id: str) -> bool:
     """Whether the caller may see the thread; else it does not exist for them."""
-    return _own_tenant(principal, thread_id) and principal.may(Role.viewer)
+    return await _may(app_state, principal, thread_id, (Role.viewer,))
 
 
-async def may_act(app_state: Any, principal: Principal, thread_id: str) -> bool:
-    """Whether the caller may send to the thread, answer its questions and cancel it."""
-    allowed = principal.may(Role.producer) or principal.may(Role.approver)
-    return _own_tenant(principal, thread_id) and allowed
+async def may_act(
+    app_state: Any,
+    principal: Principal,
+    thread_id: str,
+    *roles: Role,
+) -> bool:
+    """Whether the caller may act on the thread. roles: those of which one is enough; without,
+    producer or approver."""
+    return await _may(app_state, principal, thread_id, roles or (Role.producer, Role.approver))
 
 
-def _own_tenant(principal: Principal, thread_id: str) -> bool:
+async def _may(app_state: Any, principal: Principal, thread_id: str, roles: Any) -> bool:
     try:
-        return split_thread_id(thread_id)[0] == principal.tenant
+        tenant = split_thread_id(thread_id)[0]
     except InvalidKey:
         return False
+    if tenant != principal.tenant:
+        return False
+    if any(principal.may(role) for role in roles):
+        return True
+    if principal.user is None:
+        return False
+    row = await app_state.database.row(
+        "session_owner", reads=True, thread_id=thread_id, tenant=tenant
+    )
+    return row is not None and row["user_id"] == principal.user

@@ -21,6 +21,7 @@ class Role(StrEnum):
 @dataclass(frozen=True)
 class Principal:
     """A caller that has shown who it is. expires_at: from then on it is nobody (UTC).
+    issued_at: when its token was made, where that says so.
 
     One without a role is a user, who may only what belongs to them: own sessions and the
     threads of these.
@@ -31,6 +32,7 @@ class Principal:
     roles: frozenset[Role]
     name: str
     expires_at: datetime | None
+    issued_at: datetime | None = None
 
     def may(self, role: Role) -> bool:
         """Whether it may what the role may."""

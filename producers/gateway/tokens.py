@@ -91,4 +91,5 @@ class Tokens:
             roles_of(named),
             user,
             datetime.fromtimestamp(claims["exp"], UTC),
+            datetime.fromtimestamp(claims["iat"], UTC) if "iat" in claims else None,
         )
