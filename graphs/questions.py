@@ -5,20 +5,28 @@ Pure functions over a StateSnapshot. Kinds:
 ``approve``   the payload is a HITLRequest ``{"action_requests": [{name, args, description}],
               "review_configs": [{action_name, allowed_decisions}]}`` or its legacy list form;
               the answer is one decision per action
+(a word)      the payload is an object whose ``kind`` is a plain word of its graph's own:
+              ``clarify``, ``select_room``; small letters, digits and ``_``
 ``value``     any other payload; ``response_schema`` (JSON Schema), when the graph gave one
 ``continue``  a static breakpoint; only an answer that names this checkpoint passes it
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from langgraph.types import Interrupt, StateSnapshot
 from pydantic import TypeAdapter
 
 from graphs.values import plain
 
-Kind = Literal["approve", "value", "continue"]
+#: A kind of ours, or a word of the graph's own.
+Kind = str
+
+_WORD = re.compile(r"[a-z][a-z0-9_]{0,39}")
+#: What these are is told by the payload's shape, never by a word in it.
+OUR_KINDS = frozenset({"approve", "value", "continue"})
 
 # Every word that a door takes for a decision (producers.answers) means the same here.
 _APPROVED = frozenset({"approve", "approved", "accept", "accepted"})
@@ -72,12 +80,23 @@ def question_of(interrupt: Interrupt) -> Question:
         expires_in = None
     return Question(
         interrupt.id,
-        "approve" if is_approval(payload) else "value",
+        "approve" if is_approval(payload) else _word(payload),
         payload,
         _schema(getattr(interrupt, "response_schema", None)),
         expires_in,
         payload.get("on_expiry") if isinstance(payload, dict) else None,
     )
+
+
+def _word(payload: Any) -> Kind:
+    """The kind that an object names itself, where it is a plain word."""
+    kind = payload.get("kind") if isinstance(payload, Mapping) else None
+    return str(kind) if is_kind(kind) and kind not in OUR_KINDS else "value"
+
+
+def is_kind(kind: Any) -> bool:
+    """Whether questions may be of a kind of this name."""
+    return isinstance(kind, str) and _WORD.fullmatch(kind) is not None
 
 
 def is_approval(payload: Any) -> bool:

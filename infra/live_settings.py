@@ -1,6 +1,7 @@
 """Settings of live sessions: events, the gateway, sessions, the notifier, the model."""
 
 from typing import Annotated, Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, Field, field_validator
 
@@ -43,7 +44,8 @@ class LiveSettings(BaseModel):
     chat_webhook_url: str | None = Field(None, repr=False)
     notify_private: bool = False
 
-    # The booking assistant's model; its rules where there is none.
+    # The booking assistant: where its rooms are; its model, its rules where there is none.
+    booking_zone: str = "UTC"
     model: str | None = None
     model_base_url: str | None = None
     model_api_key: str | None = Field(None, repr=False)
@@ -65,6 +67,15 @@ class LiveSettings(BaseModel):
     @classmethod
     def _blank_is_unset(cls, value: Any) -> Any:
         return None if isinstance(value, str) and not value.strip() else value
+
+    @field_validator("booking_zone")
+    @classmethod
+    def _is_zone(cls, value: str) -> str:
+        try:
+            ZoneInfo(value)
+        except (ZoneInfoNotFoundError, ValueError, OSError):
+            raise ValueError("is no time zone: write it as Asia/Shanghai") from None
+        return value
 
     @field_validator(
         "public_url", "jwt_jwks_url", "webhook_url", "chat_webhook_url", "model_base_url"

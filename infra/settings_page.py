@@ -104,6 +104,7 @@ SECTIONS = {
         "notify_private": "Whether these may be addresses of a private network.",
     },
     "The booking assistant": {
+        "booking_zone": "The time zone of its rooms: `Asia/Shanghai`.",
         "model": "Its model, by the name that LangChain's `init_chat_model` takes; without one it "
         "goes by rules.",
         "model_base_url": "Another server that speaks OpenAI's protocol.",

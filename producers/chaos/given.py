@@ -9,6 +9,7 @@ from typing import Any
 
 from graphs import reach
 from graphs.effects import AsyncEffect, Effect
+from graphs.questions import OUR_KINDS, is_kind
 from graphs.registry import RegisteredGraph
 from graphs.values import plain
 
@@ -20,8 +21,6 @@ from ..schemas import compiled, first_error
 from ..status import Question
 from .errors import ChaosUsage
 from .samples import NoSample, result_of, sample_of
-
-_KINDS = ("approve", "value", "continue")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +60,7 @@ class Answers:
         payload = shown(json.dumps(question.payload, ensure_ascii=False))
         raise ChaosUsage(
             f"The graph asks for a value, and no answer is given: {payload}.",
-            'Give it with --answers FILE, for example {"value": ["yes"]}.',
+            f'Give it with --answers FILE, for example {{"{question.kind}": ["yes"]}}.',
             question=question.payload,
         )
 
@@ -111,10 +110,10 @@ def read_answers(path: Path | None) -> Answers:
             f"--answers: {path} is neither a list nor an object of lists.",
             'Write ["approved"] or {"approve": ["approved"], "value": ["yes"]}.',
         )
-    if unknown := sorted(found.keys() - set(_KINDS)):
+    if unknown := sorted(kind for kind in found if not is_kind(kind)):
         raise ChaosUsage(
             f"--answers: {path} has the kind '{unknown[0]}', which no question has.",
-            f"Kinds: {', '.join(_KINDS)}.",
+            f"Kinds: {', '.join(sorted(OUR_KINDS))}, or a word of the graph's own.",
         )
     return Answers(found)
 

@@ -247,7 +247,7 @@ def test_missing_migrations_are_told_and_migrate_applies_them(
     assert missing.code == 1 and "fleet migrate" in missing.line()
     graphs = {"graphs_file": str(ROOT / "langgraph.json")}
     applied = cli("migrate", "--json", postgres_url=url, **graphs).json()
-    assert "functions" in applied["applied"] and applied["graphs"] == ["refund"]
+    assert "functions" in applied["applied"] and applied["graphs"] == ["booking", "refund"]
     assert cli("migrate", "--json", postgres_url=url, **graphs).json()["applied"] == []
     assert cli(*SUBMIT, postgres_url=url).code == 0
 

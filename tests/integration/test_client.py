@@ -143,7 +143,7 @@ def test_an_unknown_graph_is_refused_with_the_known(fleet: Fleet, database: Data
     """Nothing is written for it."""
     with pytest.raises(UnknownGraph, match="refund") as caught:
         fleet.submit("refnud", "A1", INPUT)
-    assert caught.value.data["known"] == ["refund"]
+    assert caught.value.data["known"] == ["booking", "refund"]
     assert database.value("SELECT count(*) FROM fleet.threads") == 0
 
 

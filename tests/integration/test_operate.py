@@ -742,4 +742,4 @@ def test_pausing_an_unknown_graph_names_the_known(fleet: Fleet) -> None:
     for work in (fleet.pause, fleet.resume):
         with pytest.raises(UnknownGraph) as refused:
             work("refunds")
-        assert refused.value.known == ["refund"]
+        assert refused.value.known == ["booking", "refund"]

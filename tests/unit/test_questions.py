@@ -52,6 +52,32 @@ def test_a_hitl_request_is_an_approval_in_both_its_forms() -> None:
         assert (question.kind, question.payload) == ("approve", payload)
 
 
+@pytest.mark.parametrize("kind", ["clarify", "select_room", "v2", "a" * 40])
+def test_a_payload_may_name_its_kind(kind: str) -> None:
+    """By a plain word of its own."""
+    (question,) = asked({"kind": kind, "message": "which?"})
+    assert (question.kind, question.payload["message"]) == (kind, "which?")
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *("", "Clarify", "two words", "1st", "a-b", "房间", 7, None, ["clarify"], "a" * 41),
+        *("approve", "continue", "value", "clarify\n"),
+    ],
+)
+def test_what_is_no_plain_word_names_no_kind(kind: Any) -> None:
+    """Nor do the kinds that a payload's shape tells: nobody approves what is no request."""
+    (question,) = asked({"kind": kind})
+    assert question.kind == "value"
+
+
+def test_an_approval_keeps_its_kind() -> None:
+    """Whatever word it brings along."""
+    (question,) = asked({**REQUEST, "kind": "confirm"})
+    assert question.kind == "approve"
+
+
 @pytest.mark.parametrize(
     "payload",
     ["go on?", {}, [], None, 7, {"action_requests": []}, {"action_requests": [{"args": {}}]}, [{}]],

@@ -1,0 +1,70 @@
+"""What a person's text says of a room: the rules' whole understanding, as data."""
+
+import re
+from dataclasses import dataclass
+from datetime import datetime
+
+from graphs.booking import times, words
+from graphs.booking.dates import find_date
+from graphs.booking.plaintext import normalised, with_digits
+from graphs.booking.state import Phase, Slots
+
+_NUMBER = re.compile(r"(?:about |around |大概|大约|约)?(\d+)\s*(?:个|please|吧)?[.!。]?")
+_DAY = 24 * 60
+#: Characters that are read; whoever writes more has said it by then.
+_LONGEST = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """``slots``: what was said of the request. ``choice``: which of the rooms offered, from 1,
+    -1 the last. ``number``: the text is nothing but one."""
+
+    slots: Slots
+    choice: int | None = None
+    verdict: words.Verdict | None = None
+    number: int | None = None
+
+
+def read(text: str, now: datetime, phase: Phase = "COLLECTING_SLOTS") -> Reading:
+    """Read a text said at ``now``, in the time zone of the rooms."""
+    text = normalised(text[:_LONGEST])
+    verdict = words.verdict_of(text)
+    if verdict == "cancel":
+        return Reading({}, verdict=verdict)
+    choice = None
+    if phase == "AWAITING_SELECTION":
+        choice, text = words.find_choice(text)
+    text = with_digits(text)
+    number = _NUMBER.fullmatch(text.strip())
+    if number:
+        return Reading({}, choice, verdict, int(number[1]))
+    return Reading(_slots(text, now), choice, verdict)
+
+
+def _slots(text: str, now: datetime) -> Slots:
+    slots: Slots = {}
+    minutes, text = times.find_minutes(text)
+    half = times.half_of_day(text)
+    day, text = find_date(text, now.date())
+    start, end, text = times.find_span(text, half)
+    people, text = words.find_people(text)
+    if day is not None:
+        slots["date"] = day.isoformat()
+    if start is not None:
+        slots["start"] = start
+    if start is not None and end is not None:
+        minutes = _minute(end) - _minute(start)
+    if minutes is not None and 0 < minutes < _DAY:
+        slots["minutes"] = minutes
+    if people is not None and people > 0:
+        slots["people"] = people
+    equipment = words.find_equipment(text)
+    if equipment is not None:
+        slots["equipment"] = equipment
+    return slots
+
+
+def _minute(clock: str) -> int:
+    hour, minute = clock.split(":")
+    return int(hour) * 60 + int(minute)

@@ -1,0 +1,180 @@
+"""Times of day, spans and durations in a normalised text, in Chinese or English.
+
+An hour from 1 to 6 that says neither morning nor afternoon is one of the afternoon: rooms
+are for work. "02:30" and "14:30" are what they say.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_HALVES = {
+    "凌晨": "am", "早上": "am", "早晨": "am", "上午": "am", "早": "am", "中午": "noon",
+    "下午": "pm", "傍晚": "pm", "晚上": "pm", "晚": "pm",
+}  # fmt: skip
+_HALF = rf"(?:(?P<half>{'|'.join(_HALVES)})\s*)?"
+_HAN_CLOCK = re.compile(
+    _HALF + r"(?P<hour>\d{1,2})\s*(?:点钟?|时(?!间))"
+    r"(?:\s*(?:(?P<part>半|[13]刻)|(?P<minute>\d{1,2})\s*分?(?!\d|\s*[个人位点])|整))?"
+)
+_HAN_COLON = re.compile(_HALF + r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?!\d)")
+_AMPM = r"(?P<ampm>[ap]\.?m\b\.?)"
+_ENGLISH_CLOCK = re.compile(
+    rf"\b(?P<hour>\d{{1,2}})(?::(?P<minute>\d{{2}}))?\s*(?:{_AMPM}|(?P<oclock>o'?clock))"
+)
+_COLON = re.compile(r"(?<!\d)(?P<hour>\d{1,2}):(?P<minute>\d{2})(?!\d)")
+_SPOKEN = re.compile(
+    r"\b(?P<part>half past|quarter past|quarter to)\s+(?P<hour>\d{1,2})(?:\s*" + _AMPM + ")?"
+)
+_NOON = re.compile(r"\b(?:noon|midday)\b|中午(?!\s*\d{1,2}\s*[点时:])|正午")
+_BARE = re.compile(r"\b(?:at|from|around|about|starting|start)\s+(?P<hour>\d{1,2})\b(?!\s*[:/%人])")
+#: "2-4pm", "from 2 to 4", "between 2 and 4": an hour that only the other end makes one.
+_HOURS = re.compile(
+    r"(?:(?P<from>from|between)\s+)?(?<![\d:/-])(?P<hour>\d{1,2})(?P<minutes>:\d{2})?\s*"
+    r"(?P<to>-|to|until|till|and|到|至)\s*(?P<end>\d{1,2})(?P<end_minutes>:\d{2})?"
+    r"(?:\s*(?P<ampm>[ap]\.?m\b)|(?![\d:/-]|\s*[点时]))"
+)
+#: Where the half of the day stands apart from the hour: "tomorrow afternoon at 2", "今晚".
+_HINTS = (
+    ("am", re.compile(r"\bmorning\b|[今明]早|上午|早上")),
+    ("pm", re.compile(r"\b(?:afternoon|evening|tonight)\b|[今明]晚|下午|晚上")),
+)
+_LINK = re.compile(r"\s*(?:-|to|until|till|and|到|至)\s*")
+
+_DURATIONS: list[tuple["re.Pattern[str]", Callable[["re.Match[str]"], int]]] = [
+    (re.compile(pattern), minutes)
+    for pattern, minutes in (
+        (r"(?P<h>\d+)\s*个\s*半\s*(?:小时|钟头)", lambda m: int(m["h"]) * 60 + 30),
+        (r"(?P<h>\d+)\s*(?:个)?\s*(?:小时|钟头)\s*半", lambda m: int(m["h"]) * 60 + 30),
+        (r"半\s*个?\s*(?:小时|钟头)", lambda m: 30),
+        (
+            r"(?P<h>\d+(?:\.\d+)?)\s*个?\s*(?:小时|钟头)(?:\s*(?P<m>\d+)\s*分钟?)?",
+            lambda m: round(float(m["h"]) * 60) + int(m["m"] or 0),
+        ),
+        (r"(?P<m>\d+)\s*分钟", lambda m: int(m["m"])),
+        (r"(?P<q>[13])\s*刻钟", lambda m: int(m["q"]) * 15),
+        (r"\b(?:an|1) hour and (?:a half|30 min(?:ute)?s?)\b", lambda m: 90),
+        (r"\b(?P<h>\d+) and a half hours?\b", lambda m: int(m["h"]) * 60 + 30),
+        (r"\b(?P<h>\d+) hours? and a half\b", lambda m: int(m["h"]) * 60 + 30),
+        (r"\bhalf an? hour\b|\bhalf-hour\b", lambda m: 30),
+        (r"\b(?:an|a full) hour\b", lambda m: 60),
+        (
+            r"\b(?P<h>\d+(?:\.\d+)?)[\s-]*(?:hours?|hrs?|h)\b"
+            r"(?:\s*(?:and\s*)?(?P<m>\d+)\s*(?:minutes?|mins?|m)\b)?",
+            lambda m: round(float(m["h"]) * 60) + int(m["m"] or 0),
+        ),
+        (r"\b(?P<m>\d+)[\s-]*(?:minutes?|mins?)\b", lambda m: int(m["m"])),
+    )
+]
+_FOR = re.compile(r"(?:\bfor\s+(?:about\s+)?)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """A time of day; ``sure``: it said which half of the day."""
+
+    minute: int
+    sure: bool
+
+    def text(self) -> str:
+        return clock_text(self.minute)
+
+
+def clock_text(minute: int) -> str:
+    """Minutes since midnight as ``"14:00"``."""
+    return f"{minute // 60:02}:{minute % 60:02}"
+
+
+def find_minutes(text: str) -> tuple[int | None, str]:
+    """(a duration in minutes, the text without it)."""
+    for pattern, minutes in _DURATIONS:
+        if found := pattern.search(text):
+            before = _FOR.sub("", text[: found.start()])
+            return minutes(found), f"{before} {text[found.end() :]}"
+    return None, text
+
+
+def half_of_day(text: str) -> str | None:
+    """``"am"`` or ``"pm"`` where a text names one half of the day and not the other."""
+    halves = [half for half, pattern in _HINTS if pattern.search(text)]
+    return halves[0] if len(halves) == 1 else None
+
+
+def find_span(text: str, half: str | None = None) -> tuple[str | None, str | None, str]:
+    """(start, end, the text without them): ``"14:00"`` each, or None. ``half``: of the day,
+    where the hour does not say it."""
+    text = _HOURS.sub(_with_ends, text)
+    first = _first_clock(text, half)
+    if first is None:
+        return None, None, text
+    start, at, end_at = first
+    rest = text[end_at:]
+    link = _LINK.match(rest)
+    second = _first_clock(rest[link.end() :], None) if link else None
+    if link is None or second is None or second[1] > 0:
+        return start.text(), None, f"{text[:at]} {rest}"
+    end = second[0].minute
+    if end <= start.minute and not second[0].sure and end + 720 < 1440:
+        end += 720
+    left = f"{text[:at]} {rest[link.end() + second[2] :]}"
+    return start.text(), clock_text(end) if end > start.minute else None, left
+
+
+def bare_hour(number: int) -> str | None:
+    """What a mere number says as an answer to "when?"."""
+    return clock_text(_hour(number, None) * 60) if 0 < number < 24 else None
+
+
+def _with_ends(found: "re.Match[str]") -> str:
+    """ "2-4pm" as "2:00pm - 4:00pm": both ends get the shape of a time."""
+    hour, end = int(found["hour"]), int(found["end"])
+    tells = found["from"] or found["ampm"] or found["minutes"] or found["end_minutes"]
+    if not tells or hour > 24 or end > 24 or (found["to"] == "and" and not found["from"]):
+        return found[0]
+    ending = found["ampm"] or ""
+    # "11-1pm" begins in the morning.
+    half = "am" if ending.startswith("p") and hour > end and hour != 12 else ending
+    return f"{hour}{found['minutes'] or ':00'}{half} - {end}{found['end_minutes'] or ':00'}{ending}"
+
+
+def _first_clock(text: str, hint: str | None) -> tuple[Clock, int, int] | None:
+    """The first time of day, with where it begins and ends."""
+    best: tuple[Clock, int, int] | None = None
+    for form in (_HAN_CLOCK, _HAN_COLON, _SPOKEN, _ENGLISH_CLOCK, _COLON, _BARE, _NOON):
+        for found in form.finditer(text):
+            clock = _clock(found, hint)
+            # The longer reading of one place wins: "下午2:30" over "2:30".
+            if clock is not None and (
+                best is None or (found.start(), -found.end()) < (best[1], -best[2])
+            ):
+                best = (clock, found.start(), found.end())
+            break
+    return best
+
+
+def _clock(found: "re.Match[str]", hint: str | None) -> Clock | None:
+    given = found.groupdict()
+    if "hour" not in given:
+        return Clock(720, True)
+    said = given.get("half")
+    half = _HALVES[said] if said else hint
+    if ampm := given.get("ampm"):
+        half = f"{ampm[0]}m"
+    raw, minute = given["hour"], int(given.get("minute") or 0)
+    part = given.get("part") or ""
+    minute += {"半": 30, "1刻": 15, "3刻": 45, "half past": 30, "quarter past": 15}.get(part, 0)
+    hour = _hour(int(raw), half, zero=raw.startswith("0"))
+    total = hour * 60 + minute - (15 if part == "quarter to" else 0)
+    if minute > 59 or hour > 23 or total < 0:
+        return None
+    return Clock(total, half is not None or int(raw) > 12)
+
+
+def _hour(hour: int, half: str | None, zero: bool = False) -> int:
+    if half == "am":
+        return 0 if hour == 12 else hour
+    if half == "pm":
+        return hour + 12 if hour < 12 else hour
+    if half == "noon":
+        return hour + 12 if hour < 3 else hour
+    return hour + 12 if 1 <= hour <= 6 and not zero else hour

@@ -1,0 +1,135 @@
+"""What else a normalised text says: people, equipment, choices, yes, no, cancel; its language."""
+
+import re
+from typing import Literal
+
+Verdict = Literal["yes", "no", "cancel"]
+
+_CJK = re.compile("[\u3400-\u9fff]")
+_LATIN = re.compile("[a-zA-Z]{2,}")
+
+_PEOPLE = [
+    re.compile(pattern)
+    for pattern in (
+        r"(\d+)\s*(?:多)?(?:个人|人|位|名)",
+        r"(\d+)\s*(?:or so\s+)?(?:people|persons?|ppl|pax|attendees|participants|guests|folks"
+        r"|colleagues|of us|seats|heads)\b",
+        r"\b(?:party|group|team) of (\d+)\b",
+        r"\b(?:we are|we're|there are|there will be)\s+(?:about\s+)?(\d+)\b",
+        r"人数?(?:是|为|改成|改为|变成|:)?\s*(\d+)",
+        r"(?:改成|改为|换成|变成|加到|减到)\s*(\d+)\s*(?:个|$)",
+        r"\bfor\s+(?:about\s+)?(\d+)\b(?!\s*(?:[:/]|hours?|h\b|min|am\b|pm\b|[ap]\.m))",
+        r"\b(?:actually|make (?:it|that)|change (?:it|that )?to)\s+(\d+)\b(?!\s*[:/]|\s*[ap]\.?m)",
+    )
+]
+_EQUIPMENT = {
+    "projector": re.compile(r"projector|beamer|投影"),
+    "whiteboard": re.compile(r"white ?board|白板"),
+    "video": re.compile(r"\bvideo\b|视频"),
+    "tv": re.compile(r"\btv\b|\bscreen\b|电视|屏幕|显示屏"),
+}
+_WITHOUT = re.compile(
+    r"(?:\b(?:no|without|remove|drop|not? need)(?: (?:a|the|any))?|不要|不用|不需要|去掉)\s*$"
+)
+_ORDINALS = {
+    "first": 1, "1st": 1, "second": 2, "2nd": 2, "third": 3, "3rd": 3, "fourth": 4, "4th": 4,
+    "fifth": 5, "5th": 5, "last": -1,
+}  # fmt: skip
+_ORDINAL = "|".join(_ORDINALS)
+_CHOICES = [
+    re.compile(pattern)
+    for pattern in (
+        r"(?:选择?|要|订|就)\s*第?\s*(?P<n>\d+)\s*(?:个|间|号|项|吧|$)(?!\s*(?:人|小时|钟头|半))",
+        r"选择?\s*(?P<n>\d+)(?!\s*(?:个人|人|位|点|:|小时|分))",
+        r"第\s*(?P<n>\d+)\s*(?:个|间|号|项|种)?",
+        r"(?P<last>最后)\s*1?\s*(?:个|间)?",
+        r"#\s*(?P<n>\d+)",
+        r"\b(?:option|number|no\.|choice|room)\s*#?(?P<n>\d+)\b",
+        r"\b(?:take|pick|choose|select)\s+(?P<n>\d+)\b",
+        rf"\b(?P<o>{_ORDINAL})\s+(?:one|1|room|option|choice)\b",
+        rf"^(?:the\s+)?(?P<o>{_ORDINAL})(?:\s+please)?[.!]?$",
+        rf"\b(?:take|pick|choose|want|book)\s+the\s+(?P<o>{_ORDINAL})\b",
+    )
+]
+_FILLER = (
+    r"(?:\s|[,.!,。!、~]|please|thanks?(?: you)?|then|that|it|this|the (?:booking|room|meeting)|one"
+    r"|谢谢|请|吧|的|了|啊|呀|就|那|哦|嗯)*"
+)
+_YES = (
+    r"(?:this|that) one|yes|yeah|yep|yup|y|ok(?:ay)?|sure|confirm(?:ed)?|correct|right|perfect"
+    r"|great|fine|good|true"
+    r"|sounds good|looks good|book|go ahead|do it|approved?|accept(?:ed)?"
+    r"|(?:就|要)?(?:这|那)1?[个间]|就它|好|可以|确认|确定|是|行|对|没问题|同意|预[订定]|订|定下来"
+)
+_NO = (
+    r"no|nope|n|not|don't|reject(?:ed)?|false|none(?: of (?:them|these))?|neither"
+    r"|不|不行|不是|不对|不要|不用|不好|不可以|都不(?:行|要|好)|否"
+)
+_OTHER = (
+    r"(?:an)?other(?: room)?|something else|different(?: room)?|change(?: room)?"
+    r"|换(?:1)?个?(?:会议室|房间|间)?|别的"
+)
+_STOP = (
+    r"cancel(?:led)?|never ?mind|forget|stop|quit|abort|i (?:don't|do not) need"
+    r"|取消|算了|不订|不定|不预订|不需要|放弃"
+)
+#: No yes, no or stop is longer; and the patterns take their time over what is.
+_LONGEST = 60
+_VERDICTS: list[tuple[Verdict, "re.Pattern[str]"]] = [
+    (
+        "cancel",
+        re.compile(
+            rf"^{_FILLER}(?:{_STOP})(?:\s*(?:everything|all|any ?more|my|会议室|预[订定]))?"
+            rf"{_FILLER}$"
+        ),
+    ),
+    (
+        "cancel",
+        re.compile(
+            r"取消(?!.*(?:投影|白板|视频|电视))|算了|不订了|不定了|\bnever ?mind\b|\bforget it\b"
+        ),
+    ),
+    ("no", re.compile(rf"^{_FILLER}(?:(?:{_NO}|{_OTHER}){_FILLER})+$")),
+    ("yes", re.compile(rf"^{_FILLER}(?:(?:{_YES}){_FILLER})+$")),
+]
+
+
+def language_of(text: str) -> Literal["zh", "en"] | None:
+    """The language of a text; None where it says too little ("8", "2pm")."""
+    if _CJK.search(text):
+        return "zh"
+    return "en" if _LATIN.search(re.sub(r"(?i)\d\s*[ap]m\b", "", text)) else None
+
+
+def find_people(text: str) -> tuple[int | None, str]:
+    """(how many, the text without it)."""
+    for pattern in _PEOPLE:
+        if found := pattern.search(text):
+            return int(found[1]), f"{text[: found.start()]} {text[found.end() :]}"
+    return None, text
+
+
+def find_equipment(text: str) -> list[str] | None:
+    """What the room is to have, in our words; [] where only something is not wanted."""
+    named = [(name, found) for name, p in _EQUIPMENT.items() if (found := p.search(text))]
+    wanted = [name for name, found in named if not _WITHOUT.search(text[: found.start()])]
+    return wanted if named else None
+
+
+def find_choice(text: str) -> tuple[int | None, str]:
+    """(which of those offered, from 1, or -1 for the last; the text without it)."""
+    for pattern in _CHOICES:
+        if found := pattern.search(text):
+            given = found.groupdict()
+            left = f"{text[: found.start()]} {text[found.end() :]}"
+            if given.get("n"):
+                return int(given["n"]), left
+            return (-1 if given.get("last") else _ORDINALS[given["o"]]), left
+    return None, text
+
+
+def verdict_of(text: str) -> Verdict | None:
+    """Whether the text as a whole says yes, no, or to stop."""
+    if len(text) > _LONGEST:
+        return None
+    return next((verdict for verdict, pattern in _VERDICTS if pattern.search(text)), None)
