@@ -41,9 +41,16 @@ class Looking:
         return thread_status(self._look("status", thread_id))
 
     def threads(
-        self, status: str | None = None, graph: str | None = None, limit: int = 100
+        self,
+        status: str | None = None,
+        graph: str | None = None,
+        limit: int = 100,
+        *,
+        tenant: str | None = None,
     ) -> list[ThreadRow]:
         """The threads changed last, newest first; of this tenant, or of all without one.
+
+        tenant: of that one only, "" being the default one; a Fleet with a tenant has no other.
 
         Raises InvalidKey for a graph or status that can't be a name.
         """
@@ -55,12 +62,26 @@ class Looking:
                 "threads",
                 status=status,
                 graph=graph,
-                tenant=self.tenant or None,
+                tenant=self.tenant or tenant,
                 limit=limit,
             ),
             reads=True,
         )
         return [ThreadRow.model_validate(row) for row in found]
+
+    def questions(self, thread_id: str, status: str | None = None) -> list[dict[str, Any]]:
+        """What the thread has asked, oldest first: ``{"question_id", "kind", "status",
+        "payload", "response_schema", "asked_at", "expires_at", "answer", "answered_by",
+        "answered_at"}``. status: only those that are so. Raises UnknownThread.
+        """
+        thread = make_thread_id(**self._names(thread_id))
+        self._look("settled", thread)
+        return list(
+            self._sessions.run(
+                lambda conn: queries.rows(conn, "questions", thread_id=thread, status=status),
+                reads=True,
+            )
+        )
 
     def wait(
         self, thread_id: str, timeout: float, until: Collection[str] = SETTLED

@@ -102,6 +102,16 @@ SELECT json_build_object(
         FROM fleet.effects e WHERE e.thread_id = t.thread_id))::text
 FROM fleet.threads t WHERE t.thread_id = %(thread_id)s
 
+-- Of all generations.
+-- name: questions
+SELECT json_build_object('question_id', question_id, 'kind', kind, 'status', status,
+    'payload', payload, 'response_schema', response_schema, 'asked_at', asked_at,
+    'expires_at', expires_at, 'answer', answer, 'answered_by', answered_by,
+    'answered_at', answered_at)::text
+FROM fleet.questions
+WHERE thread_id = %(thread_id)s AND (%(status)s::text IS NULL OR status = %(status)s)
+ORDER BY asked_at, question_id
+
 -- name: threads
 SELECT json_build_object(
     'thread_id', t.thread_id, 'tenant', t.tenant, 'graph', t.graph, 'key', t.key,

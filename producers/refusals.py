@@ -184,4 +184,6 @@ def refuse_unknown_question(thread: str, question: str, asked: dict[str, Any]) -
     else:
         outcome = "stale_question" if asked["open"] else "no_question"
     found = {"outcome": outcome, "open": asked["open"], "status": asked["status"]}
-    raise answer_refusal(thread, question, found)
+    refused = answer_refusal(thread, question, found)
+    refused.data["asked"] = False
+    raise refused

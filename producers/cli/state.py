@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from infra.postgres import connect
+
 from ..client import Fleet
 from ..past.state import state_of
 from ..surroundings import addresses
@@ -11,4 +13,5 @@ def thread_in_full(thread_id: str) -> dict[str, Any]:
     """What `fleet show` prints, as JSON holds it. Raises UnknownThread."""
     with Fleet() as fleet:
         status = fleet.status(thread_id)
-    return status.model_dump(mode="json") | state_of(addresses(None, None)[0], status)
+    with connect(addresses(None, None)[0], "fleet-show") as conn:
+        return status.model_dump(mode="json") | state_of(conn, status)

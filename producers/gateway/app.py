@@ -15,9 +15,12 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from infra.settings import Settings
 
 from . import agui, health, links, origins, page, problems, rest, sessions, ws
+from .bodies import BodyLimit
 from .database import Database
 from .fleets import Fleets
+from .in_flight import InFlight
 from .limits import Limits
+from .paths import EncodedSlashes
 from .presence import Presence
 from .tokens import Tokens
 
@@ -34,16 +37,18 @@ def create_app(settings: Settings) -> FastAPI:
         # Swagger's page comes from somebody else's server.
         docs_url=None,
         redoc_url=None,
-        max_body_size=settings.gateway_body,
     )
     app.state.settings = settings
     app.state.tokens = Tokens(settings)
     app.state.limits = Limits(settings)
+    app.state.in_flight = InFlight()
     app.state.closing = anyio.Event()
     problems.install(app)
     for module in _ROUTERS:
         app.include_router(module.router)
     # The last one added is the first to see a request.
+    app.add_middleware(EncodedSlashes)
+    app.add_middleware(BodyLimit, most=settings.gateway_body)
     app.add_middleware(_OriginChecked, settings=settings)
     app.add_middleware(
         CORSMiddleware,

@@ -44,6 +44,10 @@ class Database:
 
         return self._sessions.run(ask, reads=reads)
 
+    async def call(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
+        """As run_now, off the event loop."""
+        return await anyio.to_thread.run_sync(self.run_now, work)
+
     def run_now(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
         """What `work`, which only reads, gives on one of the sessions; from a thread."""
         return self._sessions.run(work, reads=True)

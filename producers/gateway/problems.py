@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
+import psycopg
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -22,6 +23,7 @@ from infra.errors import FleetError
 
 from ..errors import ProducerError
 from ..payloads import shown
+from ..sessions import meaning
 
 MEDIA_TYPE = "application/problem+json"
 #: Of codes of the producers' errors; others are 400.
@@ -57,10 +59,11 @@ _ANSWER = {
 }
 #: Seconds after which trying again makes sense.
 _RETRY_AFTER = {"fleet_unavailable": 2, "outcome_unknown": 2, "not_migrated": 10}
+#: Where Python's own word depends on its version.
+_TITLES = {413: "Body too large", 422: "Invalid request"}
 _HINTS = {
     404: "See /openapi.json for the paths that there are.",
     405: "The header Allow names the methods that this path has.",
-    413: "Store the bulk elsewhere and send a reference to it.",
 }
 _log = structlog.get_logger(__name__)
 
@@ -110,7 +113,7 @@ def of_error(error: ProducerError) -> Problem:
     status = _STATUS.get(error.code, 400)
     more = dict(error.data)
     if error.code == "answer_refused":
-        status = _ANSWER[error.data["reason"]]
+        status = 404 if more.get("asked") is False else _ANSWER[more["reason"]]
     wait = _RETRY_AFTER.get(error.code)
     return Problem(
         status,
@@ -132,7 +135,7 @@ def unknown_path(path: str) -> Problem:
 
 
 def _http(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Problem:
-    title = HTTPStatus(status).phrase
+    title = _TITLES.get(status) or HTTPStatus(status).phrase
     code = title.lower().replace(" ", "_").replace("-", "_")
     return Problem(status, code, title, detail, _HINTS.get(status, ""), headers=headers)
 
@@ -142,6 +145,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Problem, _on_problem)
     app.add_exception_handler(ProducerError, _on_producer_error)
     app.add_exception_handler(FleetError, _on_fleet_error)
+    app.add_exception_handler(psycopg.Error, _on_postgres_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(HTTPException, _on_http)
 
@@ -161,6 +165,12 @@ async def _on_fleet_error(_: Request, exc: Exception) -> Response:
     _log.error("gateway_error", code=exc.code, error=exc.message)
     detail = "The fleet can't do it now; its operator finds the reason in the gateway's log."
     return Problem(503, exc.code, "Unavailable", detail, headers={"Retry-After": "5"}).response()
+
+
+async def _on_postgres_error(_: Request, exc: Exception) -> Response:
+    """Of what was only read: Sessions has translated the rest."""
+    assert isinstance(exc, psycopg.Error)
+    return of_error(meaning(exc)).response()
 
 
 async def _on_http(request: Request, exc: Exception) -> Response:

@@ -88,3 +88,13 @@ def token(
         "roles": list(roles) if not isinstance(roles, str) else roles,
     }
     return jwt.encode(made | claims, SECRET, algorithm="HS256")
+
+
+def problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
+    """The members of the problem that it is."""
+    assert answer.status_code == status, answer.text
+    assert answer.headers["content-type"] == "application/problem+json"
+    found: dict[str, Any] = answer.json()
+    assert (found["status"], found["code"]) == (status, code)
+    assert found["detail"] and "Traceback" not in answer.text
+    return found

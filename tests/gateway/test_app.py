@@ -1,21 +1,9 @@
 """The gateway as a whole: it serves, says what is wrong as problems, and ends."""
 
-from typing import Any
-
 import httpx
 import pytest
 
-from tests.gateway.serving import Gateway, token
-
-
-def problem(answer: httpx.Response, status: int, code: str) -> dict[str, Any]:
-    """The members of the problem that it is."""
-    assert answer.status_code == status, answer.text
-    assert answer.headers["content-type"] == "application/problem+json"
-    found: dict[str, Any] = answer.json()
-    assert (found["status"], found["code"]) == (status, code)
-    assert found["detail"] and "Traceback" not in answer.text
-    return found
+from tests.gateway.serving import Gateway, problem, token
 
 
 def test_it_says_that_it_lives_and_can_serve(client: httpx.Client) -> None:
