@@ -1,9 +1,10 @@
 """Settings of live sessions: events, the gateway, sessions, the notifier, the model."""
 
+from base64 import b64decode
 from typing import Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import BaseModel, Field, field_validator
+from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(gt=0)]
@@ -40,9 +41,13 @@ class LiveSettings(BaseModel):
     # Questions that nobody looks at.
     notify_after: Seconds = 60
     webhook_url: str | None = Field(None, repr=False)
-    webhook_secret: str | None = Field(None, repr=False)
+    webhook_secret: str | None = Field(None, repr=False, validate_default=True)
     chat_webhook_url: str | None = Field(None, repr=False)
     notify_private: bool = False
+    #: Separated by commas; all that are there where none is named.
+    notify_channels: str = ""
+    #: `module:attribute` each, separated by commas.
+    notify_adapters: str = ""
 
     # The booking assistant: where its rooms are; its model, its rules where there is none.
     booking_zone: str = "UTC"
@@ -75,6 +80,23 @@ class LiveSettings(BaseModel):
             ZoneInfo(value)
         except (ZoneInfoNotFoundError, ValueError, OSError):
             raise ValueError("is no time zone: write it as Asia/Shanghai") from None
+        return value
+
+    @field_validator("webhook_secret")
+    @classmethod
+    def _is_signing_key(cls, value: str | None, info: ValidationInfo) -> str | None:
+        """What Standard Webhooks asks for; a webhook without a signature is none."""
+        if value is None:
+            if info.data.get("webhook_url"):
+                raise ValueError("FLEET_WEBHOOK_URL needs one: `openssl rand -base64 32`")
+            return None
+        for key in value.split():
+            try:
+                size = len(b64decode(key.removeprefix("whsec_"), validate=True))
+            except ValueError:
+                size = 0
+            if not 24 <= size <= 64:
+                raise ValueError("a key is 24 to 64 bytes in base64: `openssl rand -base64 32`")
         return value
 
     @field_validator(

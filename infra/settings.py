@@ -191,12 +191,19 @@ def get_settings() -> Settings:
         return Settings()
     except ValidationError as exc:
         first = exc.errors()[0]
-        name = variable(str(first["loc"][0])) if first["loc"] else "A setting"
+        field = str(first["loc"][0]) if first["loc"] else ""
+        name = variable(field) if field else "A setting"
         reason = str(first["msg"]).removeprefix("Value error, ").rstrip(".")
-        shown = "" if "_URL" in name else f" {first['input']!r}"
+        shown = f" {first['input']!r}" if _may_be_shown(field) else ""
         raise SettingsError(
             f"{name} has a value{shown} that cannot be used: {reason}.", f"Correct {name}."
         ) from None
+
+
+def _may_be_shown(field: str) -> bool:
+    """Addresses hold passwords, and keys are what they are."""
+    known = Settings.model_fields.get(field)
+    return known is not None and bool(known.repr) and not field.endswith("_url")
 
 
 def _missing(what: str, variable: str) -> str:

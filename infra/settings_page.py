@@ -97,11 +97,17 @@ SECTIONS = {
         "reconnect_window": "A client that comes back within it just goes on; later its session "
         "is rebuilt.",
         "session_timeout": "A session without a client for so long has timed out.",
-        "notify_after": "A question that no client has looked at for so long is sent out.",
+        "notify_after": "A question that no client has looked at for so long is sent out: see "
+        "[notifications](notifications.md).",
         "webhook_url": "Where to: signed, as Standard Webhooks are.",
-        "webhook_secret": "The key that it is signed with, `whsec_…`.",
+        "webhook_secret": "The key that it is signed with, `whsec_…`; while it changes, the new "
+        "one and the old one, parted by a space.",
         "chat_webhook_url": "An incoming webhook of a chat, which is told with a link.",
         "notify_private": "Whether these may be addresses of a private network.",
+        "notify_channels": "Which of `webhook`, `chat` and the adapters are told, parted by "
+        "commas; the others only where a question's `on_expiry` names them. All, if empty.",
+        "notify_adapters": "Further channels, `package.module:attribute`, parted by commas; see "
+        "[notifications](notifications.md).",
     },
     "The booking assistant": {
         "booking_zone": "The time zone of its rooms: `Asia/Shanghai`.",

@@ -13,7 +13,7 @@ from .errors import WaitTimeout
 from .names import check_graph, check_text_name, split_thread_id
 from .names import thread_id as make_thread_id
 from .refusals import unknown_thread
-from .status import SETTLED, ThreadRow, ThreadStatus, thread_status
+from .status import SETTLED, NotificationRow, ThreadRow, ThreadStatus, thread_status
 
 if TYPE_CHECKING:
     from .sessions import Sessions
@@ -82,6 +82,26 @@ class Looking:
                 reads=True,
             )
         )
+
+    def notifications(
+        self, status: str | None = None, channel: str | None = None, limit: int = 100
+    ) -> list[NotificationRow]:
+        """Questions that were sent out because nobody looked at them, the latest first; of this
+        tenant, or of all without one. Raises InvalidKey for a name that can't be one."""
+        status = status if status is None else check_text_name(status, "status")
+        channel = channel if channel is None else check_text_name(channel, "channel")
+        found = self._sessions.run(
+            lambda conn: queries.rows(
+                conn,
+                "notifications",
+                status=status,
+                channel=channel,
+                tenant=self.tenant or None,
+                limit=limit,
+            ),
+            reads=True,
+        )
+        return [NotificationRow.model_validate(row) for row in found]
 
     def wait(
         self, thread_id: str, timeout: float, until: Collection[str] = SETTLED

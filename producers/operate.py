@@ -196,6 +196,13 @@ class Operations:
             )
         return found[0]
 
+    def notify_again(self, channel: str) -> int:
+        """Send what this channel's receiver wanted no more of, and what was given up, again; to
+        whatever address is set now. How many questions, of all tenants: those answered
+        meanwhile need none. Raises InvalidKey."""
+        channel = check_text_name(channel, "channel")
+        return int(self._sessions.run(lambda c: queries.row(c, "notify_again", channel=channel)))
+
     # Inside
 
     def _thread(self, thread_id: str) -> str:

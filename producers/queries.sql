@@ -214,3 +214,25 @@ CROSS JOIN LATERAL (
 WHERE t.status NOT IN ('done', 'cancelled')
 ORDER BY t.updated_at DESC, t.thread_id
 LIMIT %(limit)s
+
+-- Questions that were sent out, those that changed last first. A row that was not sent is
+-- dropped once its question needs no answer any more.
+-- name: notifications
+SELECT json_build_object(
+    'notification_id', n.notification_id, 'thread_id', n.thread_id, 'question_id', n.question_id,
+    'channel', n.channel, 'round', n.round, 'status', s.status, 'attempts', n.attempts,
+    'created_at', n.created_at, 'sent_at', n.sent_at,
+    'next_at', CASE WHEN s.status = 'waiting' THEN n.available_at END,
+    'code', n.code, 'error', n.error)::text
+FROM fleet.notifications n JOIN fleet.threads t USING (thread_id)
+CROSS JOIN LATERAL (
+    SELECT CASE WHEN n.status = 'waiting' AND NOT fleet.still_asked(n) THEN 'dropped'
+        ELSE n.status END AS status) AS s
+WHERE (%(status)s::text IS NULL OR s.status = %(status)s)
+  AND (%(channel)s::text IS NULL OR n.channel = %(channel)s)
+  AND (%(tenant)s::text IS NULL OR t.tenant = %(tenant)s)
+ORDER BY coalesce(n.sent_at, n.created_at) DESC, n.notification_id
+LIMIT %(limit)s
+
+-- name: notify_again
+SELECT to_json(fleet.notify_again(%(channel)s))::text

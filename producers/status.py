@@ -91,6 +91,25 @@ class EffectRow(_Seen):
     stored: tuple[str, bytes] | None = Field(None, exclude=True, repr=False)
 
 
+class NotificationRow(_Seen):
+    """A question that was sent to a channel since nobody looked at it (round 0) or since its
+    deadline said so (1, 2, …). `notification_id`: by which a receiver knows a repetition. `code`:
+    of the last answer. `next_at`: of the next attempt."""
+
+    notification_id: str
+    thread_id: str
+    question_id: str
+    channel: str
+    round: int
+    status: Literal["waiting", "sent", "gone", "given_up", "dropped"]
+    attempts: int
+    created_at: datetime
+    sent_at: datetime | None = None
+    next_at: datetime | None = None
+    code: int | None = None
+    error: str | None = None
+
+
 class ThreadRow(_Seen):
     """A line of a list of threads. Times are the database's."""
 

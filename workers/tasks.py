@@ -28,7 +28,7 @@ from infra.migrate import register_graphs, require_migrated
 from infra.postgres import connect, refuse_transaction_pooler
 from infra.settings import get_settings
 from producers.wakeup import NO_LIMIT, VERSION, Wake, publish_many
-from workers import health, metrics, shutdown
+from workers import health, metrics, notifier, shutdown
 from workers.app import app
 from workers.drain import drain
 from workers.expiry import STORE_SWEEP
@@ -42,6 +42,7 @@ log = logging.getLogger("fleet.tasks")
 _registry: Registry | None = None
 _sweeper: Sweeper | None = None
 _heart: health.Heart | None = None
+_notifiers: list[notifier.Notifier] = []
 _slots = threading.local()
 #: Those of this process.
 _made: list[Slot] = []
@@ -231,6 +232,7 @@ def _start_sweeper(sender: Any = None, **_: Any) -> None:
     _sweeper.start()
     _heart = health.begin(get_settings().heartbeat_file, sender, _sweeper.round_at)
     metrics.serve(get_settings(), _sweeper.leads)
+    _notifiers.extend(notifier.begin(get_settings(), sender.hostname))
 
 
 def _warm_up(**_: Any) -> None:
@@ -269,8 +271,12 @@ def _stop_slots(**_: Any) -> None:
 
 
 def _stop_sweeper(**_: Any) -> None:
+    for telling in _notifiers:
+        telling.stop()
     if _sweeper is not None:
         _sweeper.stop()
+    while _notifiers:
+        _notifiers.pop().join(1)
     if _heart is not None:
         _heart.stop()
     metrics.close()
