@@ -14,7 +14,6 @@ from langgraph.checkpoint.base import CheckpointTuple
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
-from langgraph.pregel import Pregel
 from langgraph.pregel._checkpoint import channels_from_checkpoint
 
 from graphs.stored import state_values
@@ -25,13 +24,22 @@ _RESULT, _SAVED = "__end__", "__previous__"
 _COUNTERS = "counters_since_delta_snapshot"
 
 
-class Values:
-    """Reads the checkpoints of one graph's threads."""
+#: A graph and its subgraphs, by the nodes that lead to each.
+Graphs = dict[tuple[str, ...], Any]
 
-    def __init__(self, saver: PostgresSaver, graph: str) -> None:
+
+class Values:
+    """Reads the checkpoints of one graph's threads.
+
+    loaded: graphs that have been needed before, by name, where many threads are read.
+    """
+
+    def __init__(
+        self, saver: PostgresSaver, graph: str, loaded: dict[str, Graphs] | None = None
+    ) -> None:
         self._saver = saver
         self._name = graph
-        self._graphs: dict[tuple[str, ...], Any] | None = None
+        self._cache = {} if loaded is None else loaded
         #: Why the graph could not be loaded, once it was needed.
         self.problem: str | None = None
 
@@ -62,22 +70,22 @@ class Values:
         graph = self._loaded().get(path(found))
         return {} if graph is None else dict(graph.channels)
 
-    def _loaded(self) -> dict[tuple[str, ...], "Pregel[Any, Any, Any, Any]"]:
-        """The graph and its subgraphs, by the nodes that lead to each."""
-        if self._graphs is None:
+    def _loaded(self) -> Graphs:
+        if self._name not in self._cache:
             from graphs.registry import Registry
             from infra.errors import RegistryError
             from infra.settings import get_settings
 
-            self._graphs = {}
+            graphs: Graphs = {}
             try:
                 found = Registry.load(get_settings().graphs_path).get(self._name)
             except RegistryError as exc:
                 self.problem = exc.message
             else:
                 below = {tuple(ns.split("|")): g for ns, g in found.subgraphs().items()}
-                self._graphs = {(): found.graph, **below}
-        return self._graphs
+                graphs = {(): found.graph, **below}
+            self._cache[self._name] = graphs
+        return self._cache[self._name]
 
 
 def outcome(found: CheckpointTuple) -> dict[str, Any]:

@@ -1,0 +1,92 @@
+"""Messages of a chat as plain data: one form for events, snapshots and pages.
+
+``{message_id, role: user|assistant|tool|system, text, content?, tool_calls?: [{id, name, args}],
+tool_call_id?, name?}``; ``{"removed": id}`` for one that takes another away. No class of
+LangChain's is imported: a checkpoint gives plain data, or the object itself.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from graphs.values import plain
+
+#: The id by which LangGraph's RemoveMessage takes all away.
+REMOVE_ALL = "__remove_all__"
+_ROLES = {
+    "human": "user",
+    "ai": "assistant",
+    "tool": "tool",
+    "system": "system",
+    "developer": "system",
+    "function": "tool",
+}
+
+
+def message_data(value: Any) -> dict[str, Any] | None:
+    """The message, whichever form a node gave it in; None for what is none."""
+    found = plain(value)
+    if isinstance(found, str):
+        found = {"type": "human", "content": found}
+    elif isinstance(found, list) and len(found) == 2 and all(isinstance(f, str) for f in found):
+        found = {"type": found[0], "content": found[1]}
+    if not isinstance(found, Mapping):
+        return None
+    kind = str(found.get("type") or found.get("role") or "")
+    if kind == "remove":
+        return {"removed": found.get("id")}
+    kind = kind.removesuffix("MessageChunk").lower()
+    role = _ROLES.get(kind, kind)
+    if role not in _ROLES.values() and role != "user":
+        return None
+    content = found.get("content")
+    made = {"message_id": found.get("id"), "role": role, "text": text_of(content)}
+    if not isinstance(content, str | None):
+        made["content"] = content
+    if calls := [_call(call) for call in found.get("tool_calls") or ()]:
+        made["tool_calls"] = calls
+    return made | {n: found[n] for n in ("tool_call_id", "name") if found.get(n) is not None}
+
+
+def text_of(content: Any) -> str:
+    """What a content says in words: text, or the text blocks of a list."""
+    if isinstance(content, str):
+        return content
+    blocks = content if isinstance(content, list) else []
+    texts = [b if isinstance(b, str) else b.get("text") for b in blocks if b]
+    return "".join(t for t in texts if isinstance(t, str))
+
+
+def folded(messages: Iterable[dict[str, Any]], more: Iterable[Any]) -> list[dict[str, Any]]:
+    """The list after these messages too, as LangGraph's add_messages has it: one of the same
+    id takes the older one's place."""
+    found = list(messages)
+    for one in more:
+        removed = one.get("removed")
+        if removed == REMOVE_ALL:
+            found = []
+        elif "removed" in one:
+            found = [m for m in found if m["message_id"] != removed]
+        else:
+            name = one.get("message_id")
+            at = [n for n, m in enumerate(found) if name is not None and m["message_id"] == name]
+            if at:
+                found[at[0]] = one
+            else:
+                found.append(one)
+    return found
+
+
+def unanswered(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Tool calls that have no result yet, in order."""
+    listed = list(messages)
+    answered = {m.get("tool_call_id") for m in listed if m["role"] == "tool"}
+    return [
+        dict(call)
+        for m in listed
+        for call in m.get("tool_calls") or ()
+        if call["id"] not in answered
+    ]
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    return {"id": call.get("id"), "name": call.get("name"), "args": call.get("args")}

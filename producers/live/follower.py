@@ -1,0 +1,104 @@
+"""Following one thread: what a reader is to see after what it has seen.
+
+In the mainstream the stream's events as they come. Where their order can't be made whole, or
+what was shown has become void, a snapshot stands in its place; after it the events that
+follow its head, whether or not they had been shown before.
+"""
+
+from typing import TypeAlias
+
+from .events import Event
+from .ids import FIRST, EventId
+from .log import Log
+from .snapshot import Reason, Snapshot, Snapshots
+from .trail import Trail
+
+Item: TypeAlias = Event | Snapshot
+
+#: Snapshots in one reading; each is newer than the one before it.
+_ROUNDS = 5
+
+
+class Follower:
+    """last: the newest event that was shown."""
+
+    def __init__(
+        self, thread_id: str, log: Log, snapshots: Snapshots, last: EventId, *, unsure: bool
+    ) -> None:
+        self.thread_id = thread_id
+        self.last = last
+        #: Something of the present turn has been missed: a snapshot has to follow its end.
+        self.holed = False
+        #: Why a snapshot comes next.
+        self.renew: Reason | None = None
+        self._log = log
+        self._snapshots = snapshots
+        self._trail = Trail(unsure)
+        self._items: list[Item] = []
+
+    def next_in_line(self, batch: list[Event]) -> bool:
+        """Whether a batch of the stream simply goes on from the last event."""
+        first, epoch = batch[0], self.last.epoch
+        return (
+            first.id.epoch == epoch == batch[-1].id.epoch
+            and first.type != "turn"
+            and (first.after is None or first.after <= self.last)
+        )
+
+    def show(self, event: Event) -> bool:
+        """It is shown next; whether others may follow it at once."""
+        self.last = event.id
+        self._trail.note(event)
+        if event.type == "ended" and self.holed:
+            self.renew = "gone"
+            return False
+        return True
+
+    async def read(self, *, upto: EventId = FIRST, wait: float = 0.0) -> None:
+        """Find what is to be shown next, as Log.read does; `taken()` gives it.
+
+        Raises UnknownThread, FleetUnavailable; then it can be read again, and what
+        `taken()` gives comes first.
+        """
+        for left in reversed(range(_ROUNDS)):
+            renewed = self.renew is not None
+            if self.renew is not None:
+                await self._renew(self.renew)
+            reading = await self._log.read(self.thread_id, self.last, upto=upto, wait=wait)
+            if reading.hole and not renewed and left:
+                self.renew = "gone"
+                continue
+            self.holed = self.holed or reading.hole or reading.early
+            if await self._shown(reading.events):
+                return
+
+    def taken(self) -> list[Item]:
+        """The items, which are then gone from here."""
+        items, self._items = self._items, []
+        return items
+
+    async def _shown(self, events: list[Event]) -> bool:
+        """Whether all of them were."""
+        for event in events:
+            if event.again and await self._void():
+                self.renew = "retracted"
+                return False
+            self._items.append(event)
+            if not self.show(event):
+                return False
+        return True
+
+    async def _renew(self, reason: Reason) -> None:
+        taken = await self._snapshots.take(self.thread_id, reason)
+        self.renew = None
+        self.last = taken.snapshot.head
+        self.holed = taken.hole
+        self._trail.clear(unsure=taken.unsure)
+        self._items.append(taken.snapshot)
+
+    async def _void(self) -> bool:
+        """Whether something of what was shown has not become durable, and never will."""
+        if self._trail.broken:
+            return True
+        doubted = self._trail.doubted
+        return bool(doubted - await self._log.durable.known(self.thread_id, doubted))

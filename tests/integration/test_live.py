@@ -1,0 +1,169 @@
+"""Watching a thread: `Hub.watch` against what was written, on real servers."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from infra.settings import Settings, get_settings
+from producers import UnknownThread
+from producers.live import EventId, Lagging
+from tests.events_by_hand import Reader, Writer, hub_of, run, soon
+from tests.harness import Broker, Database
+
+THREAD = "chat:live"
+
+
+@pytest.fixture
+def writer(database: Database, broker: Broker) -> Iterator[Writer]:
+    writer = Writer(database, broker, THREAD)
+    yield writer
+    writer.close()
+
+
+@pytest.fixture
+def settings(settings_env: None) -> Settings:
+    return get_settings()
+
+
+def test_events_come_as_they_are_written(writer: Writer, settings: Settings) -> None:
+    """A snapshot first, then each event once and in order, to every watcher."""
+
+    async def watch() -> None:
+        writer.create("idle")
+        async with hub_of(settings) as hub:
+            readers = [Reader(hub, THREAD) for _ in range(3)]
+            await soon(lambda: all(r.snapshots for r in readers))
+            writer.claim()
+            writer.publish(writer.token("Hel"), writer.token("lo"))
+            writer.both(writer.message("Hello"))
+            writer.both(writer.ended())
+            expected = [f"{writer.epoch}-{n}" for n in range(5)]
+            for reader in readers:
+                await soon(lambda r=reader: r.ids == expected)
+                assert [s.reason for s in reader.snapshots] == ["first"]
+                assert reader.snapshots[0].thread.status == "idle"
+
+    run(watch())
+
+
+def test_going_on_from_any_event(writer: Writer, settings: Settings) -> None:
+    """After an id that the stream has come exactly the events after it, no snapshot."""
+
+    async def watch() -> None:
+        writer.create()
+        writer.claim()
+        for n in range(10):
+            writer.publish(*(writer.token(f"{n}{k} ") for k in range(3)))
+        written = [f"{writer.epoch}-{n}" for n in range(31)]
+        async with hub_of(settings) as hub:
+            for n, name in enumerate(written[:-1]):
+                reader = Reader(hub, THREAD, EventId.parse(name))
+                await soon(lambda r=reader, n=n: r.ids == written[n + 1 :])
+                assert not reader.snapshots
+                await reader.leave()
+            assert hub.watched == []
+
+    run(watch())
+
+
+@pytest.mark.parametrize("after", [(1, 99), (2**62, 5), (0, 0)])
+def test_ids_that_are_not_there(after: tuple[int, int], writer: Writer, settings: Settings) -> None:
+    """From the future, from another thread, from before all: a snapshot, then live."""
+
+    async def watch() -> None:
+        writer.create()
+        writer.claim()
+        writer.both(writer.message("one"))
+        async with hub_of(settings) as hub:
+            reader = Reader(hub, THREAD, EventId(*after))
+            await soon(lambda: reader.snapshots)
+            assert reader.snapshots[0].reason == "gone"
+            writer.both(writer.message("two", "t2"))
+            await soon(lambda: reader.ids == [f"{writer.epoch}-2"])
+
+    run(watch())
+
+
+def test_what_only_postgres_has_is_filled_in(writer: Writer, settings: Settings) -> None:
+    """An end whose way to the broker was cut by a crash: late for who watches, and in its
+    place for who comes back, before what followed."""
+
+    async def watch() -> None:
+        writer.create()
+        writer.claim()
+        writer.both(writer.message("one"))
+        seen = EventId(writer.epoch, 1)
+        async with hub_of(settings) as hub:
+            reader = Reader(hub, THREAD, seen)
+            await soon(lambda: hub.watched)
+            writer.keep(writer.ended())
+            end = f"{writer.epoch}-2"
+            await soon(lambda: reader.ids == [end])
+            writer.claim("m2")
+            writer.both(writer.message("two", "t2"))
+            later = [f"{writer.epoch}-0", f"{writer.epoch}-1"]
+            await soon(lambda: reader.ids == [end, *later])
+            back = Reader(hub, THREAD, seen)
+            await soon(lambda: back.ids == [end, *later])
+            assert not reader.snapshots and not back.snapshots
+
+    run(watch())
+
+
+def test_an_end_that_the_next_turn_overtakes(writer: Writer, settings: Settings) -> None:
+    """What Postgres alone has of a turn comes before the next one, at once."""
+
+    async def watch() -> None:
+        writer.create()
+        writer.claim()
+        writer.both(writer.message("one"))
+        async with hub_of(settings, look_every=60) as hub:
+            reader = Reader(hub, THREAD)
+            await soon(lambda: reader.snapshots)
+            end = writer.ended()
+            writer.keep(end)
+            writer.claim("m2")
+            await soon(lambda: reader.ids == [end["id"], f"{writer.epoch}-0"])
+
+    run(watch())
+
+
+def test_a_slow_reader_is_cut_off(writer: Writer, settings: Settings) -> None:
+    """It gets Lagging with its last event, and misses nothing when it comes back."""
+
+    async def watch() -> None:
+        writer.create()
+        writer.claim()
+        async with hub_of(settings) as hub:
+            other = Reader(hub, THREAD)
+            slow = hub.watch(THREAD, None, queue=5)
+            head = (await anext(slow)).head  # type: ignore[union-attr]
+            for n in range(20):
+                writer.publish(writer.token(f"{n} "))
+            await soon(lambda: len(other.ids) == 20)
+            got: list[Any] = [item async for item in slow]
+            assert isinstance(got[-1], Lagging) and len(got) < 10
+            last = got[-1].last or head
+            back = Reader(hub, THREAD, last)
+            await soon(lambda: back.ids == [f"{writer.epoch}-{n}" for n in range(last.n + 1, 21)])
+
+    run(watch())
+
+
+def test_a_thread_that_does_not_exist_yet(writer: Writer, settings: Settings) -> None:
+    """It is waited for where that is wanted, else said to be unknown."""
+
+    async def watch() -> None:
+        async with hub_of(settings) as hub:
+            refused = Reader(hub, THREAD)
+            await soon(lambda: refused.ended)
+            assert isinstance(refused.error, UnknownThread)
+            waiting = Reader(hub, THREAD, wait=True)
+            await soon(lambda: hub.watched)
+            writer.create("idle")
+            await soon(lambda: waiting.snapshots)
+            writer.claim()
+            await soon(lambda: waiting.ids == [f"{writer.epoch}-0"])
+
+    run(watch())
