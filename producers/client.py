@@ -36,7 +36,7 @@ from .messages import thread_id as make_thread_id
 from .names import check_message_id, check_tenant, check_text_name
 from .operate import Operations
 from .refusals import receipt_of, refuse_unknown_question, refuse_unnamed, unknown_thread
-from .sessions import Sessions, translated
+from .sessions import MAX_SESSIONS, Sessions, translated
 from .status import Receipt, waits
 from .surroundings import addresses, answer_within, failpoint
 from .wakes import Wakes
@@ -51,6 +51,7 @@ class Fleet(Looking, Operations, Corrections):
     tenant: whose threads these are; with one, threads of others do not exist.
     timeout: seconds that Postgres has for an answer, then FleetUnavailable. Left out: that of
     FLEET_CLIENT_TIMEOUT, or 15 where the address is given.
+    sessions: of Postgres, at most; a caller waits for one to become free.
     """
 
     def __init__(
@@ -60,10 +61,11 @@ class Fleet(Looking, Operations, Corrections):
         tenant: str = "",
         *,
         timeout: float | None = None,
+        sessions: int = MAX_SESSIONS,
     ) -> None:
         self.tenant = check_tenant(tenant)
         postgres, redis = addresses(postgres_url, redis_url)
-        self._sessions = Sessions(postgres, answer_within(timeout, postgres_url))
+        self._sessions = Sessions(postgres, answer_within(timeout, postgres_url), sessions)
         self._wakes = Wakes(redis) if redis else None
         self._schemas = InputSchemas()
 

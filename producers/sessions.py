@@ -58,10 +58,14 @@ class Sessions:
     """Run work on a session: `run(work)` calls `work(connection)`, in autocommit mode.
 
     answer_within: seconds that Postgres has for each statement, and a caller for a session.
+    most: sessions at a time.
     """
 
-    def __init__(self, url: str, answer_within: float = ANSWER_WITHIN) -> None:
+    def __init__(
+        self, url: str, answer_within: float = ANSWER_WITHIN, most: int = MAX_SESSIONS
+    ) -> None:
         self._url = url
+        self._most = most
         self._answer_within = answer_within
         self._closed = False
         self._inherited: list[psycopg.Connection[Any]] = []
@@ -74,7 +78,7 @@ class Sessions:
         self._inherited += self._idle
         self._idle = []
         self._lock = threading.Lock()
-        self._free = threading.BoundedSemaphore(MAX_SESSIONS)
+        self._free = threading.BoundedSemaphore(self._most)
 
     def run(
         self,
@@ -91,7 +95,7 @@ class Sessions:
         free = self._free
         if not free.acquire(timeout=self._answer_within):
             raise FleetUnavailable(
-                f"None of this client's {MAX_SESSIONS} sessions has become free within "
+                f"None of this client's {self._most} sessions has become free within "
                 f"{self._answer_within:g} s: others wait for Postgres on them."
             )
         try:

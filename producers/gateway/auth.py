@@ -75,14 +75,25 @@ _bearer = HTTPBearer(
 )
 
 
+async def identified(request: Request) -> Principal:
+    """Who sends the request, counted as one of theirs; looked up once for each.
+
+    Raises Unauthorized, FleetUnavailable, Problem (429, 503).
+    """
+    known: Principal | None = getattr(request.state, "principal", None)
+    if known is None:
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        given = token.strip() if scheme.lower() == "bearer" else None
+        known = await authenticate(request.app.state, given)
+        request.app.state.limits.require(known)
+        request.state.principal = known
+    return known
+
+
 async def _caller(
-    request: Request,
-    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
+    request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]
 ) -> Principal:
-    state = request.app.state
-    principal = await authenticate(state, credentials.credentials if credentials else None)
-    state.limits.require(principal)
-    return principal
+    return await identified(request)
 
 
 #: The one who calls, as a parameter of a route.

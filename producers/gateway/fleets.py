@@ -12,6 +12,9 @@ from ..client import Fleet
 
 T = TypeVar("T")
 
+#: Each waits for the other producers of one thread at most.
+_SESSIONS = 8
+
 
 class Fleets:
     """One Fleet per tenant over the same few sessions. A Fleet is the sync client: `call` runs
@@ -19,7 +22,10 @@ class Fleets:
 
     def __init__(self, settings: Settings) -> None:
         self._fleet = Fleet(
-            settings.require_postgres(), settings.redis_url, timeout=settings.client_timeout
+            settings.require_postgres(),
+            settings.redis_url,
+            timeout=settings.client_timeout,
+            sessions=_SESSIONS,
         )
 
     def of(self, tenant: str) -> Fleet:

@@ -1,4 +1,6 @@
-"""Bodies that mean one thing: no key twice, no NaN, which JSON does not have."""
+"""Routes that know who calls before they read a body, and bodies that mean one thing: no key
+twice, no NaN, which JSON does not have.
+"""
 
 import json
 from collections.abc import Callable, Coroutine
@@ -9,6 +11,7 @@ from fastapi.routing import APIRoute
 from starlette.responses import Response
 
 from ..payloads import once_each
+from .auth import identified
 
 
 class _StrictRequest(Request):
@@ -40,6 +43,7 @@ class StrictRoute(APIRoute):
         handle = super().get_route_handler()
 
         async def handler(request: Request) -> Response:
+            await identified(request)
             return await handle(_StrictRequest(request.scope, request.receive))
 
         return handler

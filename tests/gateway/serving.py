@@ -85,7 +85,7 @@ def token(
         "sub": user,
         "exp": time.time() + expires_in,
         "tenant": tenant,
-        "roles": list(roles) if not isinstance(roles, str) else roles,
+        "roles": list(roles) if isinstance(roles, tuple) else roles,
     }
     return jwt.encode(made | claims, SECRET, algorithm="HS256")
 
