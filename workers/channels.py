@@ -15,9 +15,10 @@ from typing import Any, Protocol, Self
 from infra.errors import SettingsError
 from infra.settings import Settings
 from infra.webhooks import signed
+from producers.wording import words_of
 
-#: Bytes of a payload as JSON, and characters of what a chat shows of one.
-_LARGEST, _LONGEST = 65536, 500
+#: Bytes of a payload as JSON.
+_LARGEST = 65536
 JSON_HEADERS = {"content-type": "application/json"}
 
 
@@ -51,17 +52,7 @@ class Card:
 
     def asks(self) -> str:
         """What it asks, in words: for a line of text."""
-        said = self.payload
-        if isinstance(said, dict):
-            requests = said.get("action_requests")
-            if isinstance(requests, list):
-                said = "; ".join(map(_action, requests))
-            else:
-                words = (said.get(name) for name in ("message", "ask", "question", "text"))
-                said = next((w for w in words if isinstance(w, str) and w), said)
-        text = said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
-        text = " ".join(text.split())
-        return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+        return words_of(self.payload)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,12 +161,3 @@ def _adapter(path: str, settings: Settings) -> Channel:
 
 def _listed(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _action(request: Any) -> str:
-    if not isinstance(request, dict):
-        return str(request)
-    described = request.get("description")
-    if isinstance(described, str) and described:
-        return described
-    return f"{request.get('name')} {json.dumps(request.get('args'), ensure_ascii=False)}"

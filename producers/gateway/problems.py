@@ -225,7 +225,9 @@ class LastResort:
         try:
             await self._app(scope, receive, noted)
         except Exception:
-            _log.exception("gateway_fault", path=scope["path"])
+            # What follows there is a one-time link's token.
+            path = scope["path"].partition("/answer/")[0]
+            _log.exception("gateway_fault", path=path)
             if begun:
                 raise
             detail = "The gateway failed; its operator finds the reason in its log."
