@@ -31,20 +31,23 @@ from infra.masking import Rule
 
 Graph: TypeAlias = Pregel[Any, Any, Any, Any]
 
+#: How much of a run clients see (docs/events.md).
+EVENTS = ("full", "steps")
 #: Of graphs that LangGraph's tools take as well.
 _OTHER_LANGUAGES = (".ts", ".tsx", ".mts", ".cts", ".js", ".jsx", ".mjs", ".cjs")
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry of the graphs file. ``is_async`` None: found out. ``mask``: what must not
-    enter the state. ``sensitive``: its sessions ask for a fresh token after an absence."""
+    """One entry of the graphs file. ``is_async`` and ``events`` None: found out. ``mask``: what
+    must not enter the state. ``sensitive``: its sessions ask for a fresh token after an absence."""
 
     path: str
     queue: str | None = None
     is_async: bool | None = None
     mask: Rule | None = None
     sensitive: bool = False
+    events: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,12 @@ def entry(name: str, value: Any, file: Path) -> Entry:
     where, queue, is_async = (fields.get(f) for f in ("path", "queue", "async"))
     sensitive = fields.get("sensitive", False)
     # A name stands before the colon of thread ids.
+    events = fields.get("events")
+    if events not in (None, *EVENTS):
+        raise RegistryError(
+            f"The graphs file {file} has events for {name!r} that can't be used: {events!r}.",
+            'Give "full" (clients see texts and values) or "steps" (they see what was done).',
+        )
     good = bool(name) and len(name) <= 64 and not set(name) & set("/:")
     fits = isinstance(queue, str | None) and isinstance(is_async, bool | None)
     fits = fits and isinstance(sensitive, bool)
@@ -93,7 +102,7 @@ def entry(name: str, value: Any, file: Path) -> Entry:
             'Give "./file.py:attribute", or an object with that as its path, and a name of at '
             "most 64 characters without '/' and ':'.",
         )
-    return Entry(where, queue, is_async, rule, sensitive)
+    return Entry(where, queue, is_async, rule, sensitive, events)
 
 
 def load(name: str, entry: Entry, folder: Path) -> tuple[Graph, Factory | None]:

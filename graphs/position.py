@@ -30,6 +30,8 @@ log = logging.getLogger("fleet.position")
 
 _SCRATCHPAD = "__pregel_scratchpad"
 _PUSH = "__pregel_push"
+#: What runs beside the task: a saver of ours wants to know of some (workers.saver).
+_SAVER, _TASK = "__pregel_checkpointer", "__pregel_task_id"
 _stock_reset = _retry._reset_interrupt_counter
 _stock_ensure = _retry._ensure_execution_info
 
@@ -149,16 +151,22 @@ class _Calls:
 
 def _ensure(runtime: Any, config: Any, task: Any) -> Any:
     """A task is about to run: note its path, where its step may start it several times."""
-    counter = getattr(config["configurable"].get(_SCRATCHPAD), "call_counter", None)
+    conf = config["configurable"]
+    counter = getattr(conf.get(_SCRATCHPAD), "call_counter", None)
     several = bool(task.path) and task.path[0] == _PUSH
     if counter is not None and several and getattr(counter, "_counter", counter) is None:
         counter._counter = _Calls(itertools.count(0).__next__, [0], task.path)
+    if several and (begins := getattr(conf.get(_SAVER), "begins", None)) is not None:
+        begins(task)
     return _stock_ensure(runtime, config, task)
 
 
 def _reset(config: Any) -> Any:
     """A task is about to be tried again: note how far its calls are numbered."""
-    counter = getattr(config["configurable"].get(_SCRATCHPAD), "call_counter", None)
+    conf = config["configurable"]
+    if (tried := getattr(conf.get(_SAVER), "tried_again", None)) is not None:
+        tried(conf.get(_TASK))
+    counter = getattr(conf.get(_SCRATCHPAD), "call_counter", None)
     calls = getattr(counter, "_counter", None)
     # None: it has called nothing yet.
     if counter is not None and calls is not None:

@@ -4,7 +4,8 @@
      "graphs": {"refund": "./graphs/refund.py:graph",
                 "chat": {"path": "my.agents:make_graph", "queue": "slow", "async": true}}}
 
-``queue``, ``async`` and ``sensitive`` are ours and may be left out; ``store``: see graphs.kept.
+``queue``, ``async``, ``events`` and ``sensitive`` are ours and may be left out; ``store``: see
+graphs.kept.
 ``env`` is a file or an object of variables that the graphs' modules may need; the process's
 own environment wins. A graph that can't be loaded stops nobody but itself.
 """
@@ -28,6 +29,7 @@ from langgraph.store.base import BaseStore
 from langgraph.store.postgres.base import PostgresIndexConfig
 
 from graphs import loading, reach
+from graphs.chats import messages_channel
 from graphs.copies import copied
 from graphs.kept import StoreConfig
 from graphs.loading import Entry, Factory, Graph
@@ -46,7 +48,8 @@ class RegisteredGraph:
     """One loaded graph, compiled without a checkpointer: a turn lends its own.
 
     factory: makes it anew, per turn or per slot (graphs.loading). declared_async: what the
-    graphs file says of it, None when it says nothing. leave: closes what was opened for it.
+    graphs file says of it, None when it says nothing; so is declared_events. leave: closes what
+    was opened for it.
     """
 
     name: str
@@ -55,6 +58,7 @@ class RegisteredGraph:
     factory: Factory | None = None
     declared_async: bool | None = None
     leave: Leave = nothing
+    declared_events: str | None = None
 
     def made_anew(self, config: dict[str, Any], wait_for: Await) -> "RegisteredGraph":
         """As its factory makes it for this config; itself without one."""
@@ -86,6 +90,20 @@ class RegisteredGraph:
         if self.declared_async is not None:
             return self.declared_async
         return any(reach.only_async(node) for g in self.all() for node in g.nodes.values())
+
+    @cached_property
+    def events(self) -> str:
+        """What clients see of a run: ``full``, with texts and values, or ``steps``.
+
+        Full by default where the graph keeps messages."""
+        if self.declared_events is not None:
+            return self.declared_events
+        return "full" if self.messages else "steps"
+
+    @cached_property
+    def messages(self) -> str | None:
+        """The channel that holds its conversation, if it has one."""
+        return messages_channel(self.graph)
 
     @cached_property
     def has_breakpoints(self) -> bool:
@@ -228,7 +246,9 @@ class Registry:
         except RegistryError as exc:
             return exc
         queue = entry.queue or get_settings().queue
-        return RegisteredGraph(name, graph, queue, factory, entry.is_async)
+        return RegisteredGraph(
+            name, graph, queue, factory, entry.is_async, declared_events=entry.events
+        )
 
     def _prepare(self) -> None:
         """What the graphs' modules rely on: variables, and where to import from."""

@@ -38,6 +38,7 @@ class Policy:
     checkpoints: float
     messages: float
     questions: float
+    events: float
     effects: float
     keyed_effects: float
     threads: float
@@ -51,8 +52,9 @@ class Policy:
         """(what, days, floor): what is removed of threads last changed between ``floor`` (0:
         any time) and ``days`` ago; a wider pass before has taken the older ones."""
         yield "threads", self.threads, 0.0
-        for what in ("messages", "effects", "questions", "checkpoints"):
+        for what in ("messages", "effects", "questions", "events", "checkpoints"):
             yield what, getattr(self, what), self.threads
+        yield "events_in_use", self.events, self.events
         gone = min((d for d in (self.threads, self.checkpoints) if d), default=0.0)
         yield "history", self.history, gone
         yield "history_in_use", self.history, self.history
@@ -100,7 +102,7 @@ class Pruning:
             )
         try:
             for what, days, floor in self._policy.passes():
-                if days and (not floor or days < floor or what == "history_in_use"):
+                if days and (not floor or days < floor or what.endswith("_in_use")):
                     for status in _FINISHED:
                         self._threads(what, status, days, floor)
             self._keyed_effects()

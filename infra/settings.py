@@ -31,10 +31,11 @@ Days = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 _REPLAYABLE = ("keep_messages_days", "keep_checkpoints_days")
+_SHOWN = ("keep_questions_days", "keep_events_days")
 _OUTLIVED = {
     "keep_effects_days": _REPLAYABLE,
     "keep_keyed_effects_days": ("keep_effects_days",),
-    "keep_threads_days": (*_REPLAYABLE, "keep_questions_days", "keep_effects_days"),
+    "keep_threads_days": (*_REPLAYABLE, *_SHOWN, "keep_effects_days"),
 }
 
 
@@ -83,6 +84,7 @@ class Settings(LiveSettings, BaseSettings):
     keep_checkpoints_days: Days = 90
     keep_messages_days: Days = 90
     keep_questions_days: Days = 90
+    keep_events_days: Days = 30
     keep_effects_days: Annotated[Days, Field(validate_default=True)] = 90
     keep_keyed_effects_days: Annotated[Days, Field(validate_default=True)] = 0
     keep_threads_days: Annotated[Days, Field(validate_default=True)] = 0

@@ -121,6 +121,7 @@ SECTIONS = {
         "keep_checkpoints_days": "The last two as well.",
         "keep_messages_days": "Mail; and for how long its message_id is known.",
         "keep_questions_days": "Questions and answers.",
+        "keep_events_days": "Events; also old ones of a thread that is in use and at rest.",
         "keep_effects_days": "The ledger; not shorter than mail and checkpoints.",
         "keep_keyed_effects_days": "Effects under a business key; not shorter than the ledger.",
         "keep_threads_days": "The threads themselves; not shorter than all of the above.",

@@ -164,6 +164,7 @@ class _Beside(FleetSaver):
     def __init__(self, turn: "Turn") -> None:
         super().__init__(turn.claim, turn.slot.serde, turn.control)
         self.heads = turn.saver.heads
+        self.hearing = turn.saver.hearing
 
     def put(
         self,

@@ -32,6 +32,8 @@ class WriteBuffer:
     blobs: dict[tuple[str, str, str], Typed] = field(default_factory=dict)
     writes: dict[tuple[str, str, str, int], Write] = field(default_factory=dict)
     results: dict[str, Result] = field(default_factory=dict)
+    #: Rows of events; they go with the next barrier and are no reason for one.
+    events: list[list[Any]] = field(default_factory=list)
     since: float | None = None
 
     def touch(self) -> None:
@@ -55,6 +57,7 @@ class WriteBuffer:
         self.blobs.clear()
         self.writes.clear()
         self.results.clear()
+        self.events.clear()
         self.since = None
 
     def render(self) -> tuple[dict[str, Any], bytes]:
@@ -88,6 +91,8 @@ class WriteBuffer:
                 ]
                 for r in self.results.values()
             ]
+        if self.events:
+            rows["events"] = self.events
         return rows, values.joined()
 
 

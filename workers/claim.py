@@ -8,7 +8,7 @@ left-over thread can write nothing.
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, LiteralString, TypeVar
 
@@ -161,8 +161,18 @@ class Claim:
         """Whether the connection or the epoch is gone: nothing can be written any more."""
         return isinstance(self._poison, ClaimLost)
 
-    def finish(self, end: dict[str, Any], following: dict[str, Any] | None) -> Claimed:
-        """Commit the end of the turn, unlock, and claim what comes next.
+    @property
+    def open(self) -> bool:
+        """Whether it may still write, as far as is known."""
+        return self._poison is None and not self._closed
+
+    def finish(
+        self,
+        end: dict[str, Any],
+        following: dict[str, Any] | None,
+        events: Sequence[list[Any]] = (),
+    ) -> Claimed:
+        """Commit the end of the turn with its last events, unlock, and claim what comes next.
 
         A poisoned claim ends without the rows that were refused. Raises ClaimLost.
         """
@@ -173,6 +183,7 @@ class Claim:
                 self.buffer.clear()
                 self._poison = None
             self.require_open()
+            self.buffer.events += events
             rows, blob = self.buffer.render()
             c = self.claimed
             failpoint("turn.before_unlock", self.place)

@@ -14,7 +14,8 @@ T = TypeVar("T")
 _CLAIMED: LiteralString = """
     SELECT result, thread_id, tenant, graph, key, generation, epoch, fingerprint,
         checkpoint_clock, seq, message_id, kind, payload, crashes, failures, failing_for,
-        checkpoint, checkpoint_id, parent_checkpoint_id, metadata, channel_values, pending_writes
+        checkpoint, checkpoint_id, parent_checkpoint_id, metadata, channel_values, pending_writes,
+        fleet.earlier(), extract(epoch FROM fleet.now())::float8
     FROM """
 _CLAIM: LiteralString = _CLAIMED + "fleet.claim(%s, %s, %s)"
 _CLAIM_NEXT: LiteralString = _CLAIMED + "fleet.claim_next(%s, %s, %s, %s)"
@@ -50,6 +51,20 @@ class Claimed:
     metadata: dict[str, Any] | None
     channel_values: list[list[bytes]] | None
     pending_writes: list[list[bytes]] | None
+    #: {"attempt", "received"} where the message has been claimed before (fleet.tell_earlier).
+    earlier: dict[str, Any] | None
+    #: The database's time, in seconds.
+    clock: float
+
+    @property
+    def attempt(self) -> int:
+        """Claims of this message so far, this one included; more or less, once retried."""
+        return int(self.earlier["attempt"]) if self.earlier else 1
+
+    @property
+    def received(self) -> bool:
+        """Whether an earlier claim has told, durably, that the message came."""
+        return bool(self.earlier and self.earlier["received"])
 
     @property
     def checkpoint_thread(self) -> str:

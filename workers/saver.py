@@ -23,6 +23,7 @@ from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.serde.base import SerializerProtocol
 from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.runtime import RunControl
+from langgraph.types import PregelExecutableTask
 
 from graphs.ledger import Ledger
 from infra.failpoints import failpoint
@@ -30,6 +31,7 @@ from workers import shutdown
 from workers.buffer import Typed, Write
 from workers.claim import Claim
 from workers.head import Head, claimed_head, inline
+from workers.hearing import Hearing
 
 
 class FleetSaver(PostgresSaver):
@@ -47,6 +49,7 @@ class FleetSaver(PostgresSaver):
         self.control = control
         #: Of the turn; none while it only looks.
         self.ledger: Ledger | None = None
+        self.hearing: Hearing | None = None
         self.heads: dict[str, Head | None] = {"": claimed_head(claim.claimed)}
 
     # Writes
@@ -95,6 +98,8 @@ class FleetSaver(PostgresSaver):
             buffer.checkpoints[ns, checkpoint["id"]] = (parent, stored, meta)
             buffer.touch()
             self._advance(ns, checkpoint["id"], parent, stored, meta, set(large), new)
+            if self.hearing is not None and not ns:
+                self.hearing.saved(checkpoint["channel_values"], metadata)
         if self.stopping():
             self.control.request_drain()
         return self._next(conf, ns, checkpoint["id"])
@@ -145,6 +150,20 @@ class FleetSaver(PostgresSaver):
                     continue
                 if replaces or (task_id, idx) not in head.writes:
                     head.writes[task_id, idx] = write
+            if self.hearing is not None:
+                self.hearing.wrote(ns, task_id, task_path, writes)
+
+    # What runs tell the saver that a task runs under (graphs.position)
+
+    def begins(self, task: PregelExecutableTask) -> None:
+        """A task that its step may start several times is about to run."""
+        if self.hearing is not None:
+            self.hearing.begins(task)
+
+    def tried_again(self, task_id: str) -> None:
+        """A task has failed, and its retry policy has it run once more."""
+        if self.hearing is not None:
+            self.hearing.failed(task_id)
 
     def _dump(self, channel: str, value: Any) -> Typed:
         """Serialize, or poison the claim: what runs after an unsaved step could run twice."""
@@ -199,7 +218,10 @@ class FleetSaver(PostgresSaver):
                 if head is None and not wanted:
                     return None
                 if head is not None and wanted in (None, "", head.checkpoint_id):
-                    return self._load_checkpoint_tuple(head.row(conf["thread_id"], ns))
+                    found = self._load_checkpoint_tuple(head.row(conf["thread_id"], ns))
+                    if self.hearing is not None and not ns:
+                        self.hearing.loaded(found.checkpoint["channel_values"])
+                    return found
             self.claim.flush()
             return super().get_tuple(config)
 

@@ -29,6 +29,7 @@ from workers import inline, revisits
 from workers.claimed import Claimed, claim, claim_next
 from workers.keeper import Keeper
 from workers.made import MadeGraphs
+from workers.publisher import publisher
 from workers.store import LentStore
 
 log = logging.getLogger("fleet.slot")
@@ -58,6 +59,7 @@ class Slot:
         self.keeper = Keeper(settings)
         self.rng = random.Random()
         self.broker = broker(settings.require_redis())
+        self.publisher = publisher(settings)
         self.tenant = ""
         self._conn: psycopg.Connection[Any] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

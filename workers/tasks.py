@@ -28,7 +28,7 @@ from infra.migrate import register_graphs, require_migrated
 from infra.postgres import connect, refuse_transaction_pooler
 from infra.settings import get_settings
 from producers.wakeup import NO_LIMIT, VERSION, Wake, publish_many
-from workers import health, metrics, notifier, shutdown
+from workers import health, metrics, notifier, publisher, shutdown
 from workers.app import app
 from workers.drain import drain
 from workers.expiry import STORE_SWEEP
@@ -286,6 +286,7 @@ def _close_slots(**_: Any) -> None:
     """What graphs have opened is left in order: the pool's processes or threads are done."""
     while _made:
         _made.pop().close()
+    publisher.flush(_PATIENCE)
 
 
 signals.worker_init.connect(_stand_in)

@@ -15,14 +15,14 @@ from langgraph.errors import GraphDrained, is_invalid_resume
 from langgraph.types import Command, Interrupt, PregelTask, StateSnapshot
 
 from graphs.control import Cancelled, ClaimLost, InDoubt, RetryLater, control_of
-from graphs.ledger import Ledger, Result, current_turn
+from graphs.ledger import Ledger, current_turn
 from graphs.pending import missing_nodes
 from graphs.questions import question_of, questions_of
 from graphs.registry import RegisteredGraph
 from infra.errors import FleetError
 from infra.failpoints import failpoint
 from producers.messages import KINDS
-from workers import amend, deadlines, failures, shutdown
+from workers import amend, deadlines, failures, resolve, shutdown
 from workers.answered import AnsweredSaver, reached
 from workers.checkpoint_clock import lift
 from workers.claim import Claim, StateUnstorable, WriteRefused
@@ -33,6 +33,7 @@ from workers.leftovers import leftovers, newest_worker
 from workers.outcomes import Kind, Outcome, backoff, end, give_up, too_new
 from workers.runs import Run
 from workers.slot import Slot
+from workers.streaming import Telling
 from workers.supersteps import Supersteps, place
 
 log = logging.getLogger("fleet.turn")
@@ -52,6 +53,8 @@ class Turn:
         self.run_id = self.setup.id
         self.control = Supersteps()
         self.saver = AnsweredSaver(self.claim, slot.serde, self.control)
+        self.telling = Telling(slot, self.claim)
+        self.saver.hearing = self.telling.hearing
         self.place = partial(place, claimed, self.saver.heads)
         self.claim.place = self.control.place = self.place
         self.outcome = Outcome(Kind.LOST, "not run")
@@ -64,6 +67,7 @@ class Turn:
         """
         try:
             failpoint("claim.after_lock", self.claimed.place)
+            self.telling.events.begin()
             lift(self.claimed.checkpoint_clock, self.claimed.checkpoint_id)
             if self.claimed.crashes > 1:
                 with gate.alone(still_waiting=self.claim.check):
@@ -118,7 +122,7 @@ class Turn:
 
     def _work(self) -> Outcome:
         if self.claimed.kind == "resolve":
-            return self._resolve()
+            return resolve.run(self)
         if self.claimed.kind == "amend" and (amended := amend.run(self)) is not None:
             return amended
         if self.claimed.kind not in KINDS:
@@ -164,9 +168,9 @@ class Turn:
         return None
 
     def _drive(self, graph: RegisteredGraph, step: Any) -> None:
-        # Nobody watches the stream: what came of it is in the saver.
+        # What came of it is in the saver, and was heard meanwhile.
         options: dict[str, Any] = {
-            "config": self.setup.driven_by(self.saver),
+            "config": self.telling.heard(self.setup.driven_by(self.saver), graph),
             "context": self.setup.context,
             "stream_mode": [],
             "control": self.control,
@@ -192,16 +196,6 @@ class Turn:
         failpoint("turn.at_interrupt", self.place)
         asked = deadlines.rows(questions, self.claimed.thread_id)
         return Outcome(Kind.WAITING, questions=asked, fingerprint=graph.fingerprint)
-
-    def _resolve(self) -> Outcome:
-        """A person has said what became of a parked effect."""
-        p = self.claimed.payload
-        said = Result(p["request_id"], "forgotten", None, None, 0, None)
-        if p["happened"]:
-            result = self.slot.serde.dumps_typed(p.get("result"))
-            said = Result(p["request_id"], "done", result, None, 0, None)
-        self.claim.note(said)
-        return Outcome(Kind.DONE, resumes=True)
 
     def _caught(self, exc: BaseException) -> Outcome:
         """What an exception out of the graph means."""
@@ -235,14 +229,21 @@ class Turn:
             # What is claimed now could only be released again.
             following = None
         try:
-            reply = self.claim.finish(written, following)
+            reply = self._commit(written, following)
         except WriteRefused as refused:
             # The rows can't be written, the reason can: the turn ends without them.
             kind = Kind.RETRY if refused.transient else Kind.DEAD
-            reply = self.claim.finish(self._ending(Outcome(kind, str(refused))), None)
+            reply = self._commit(self._ending(Outcome(kind, str(refused))), None)
         if self.leaving is not None:
             raise self.leaving
         return reply if reply.result == "claimed" else None
+
+    def _commit(self, written: dict[str, Any], following: dict[str, Any] | None) -> Claimed:
+        """Write the end, and tell of it once it is there."""
+        last = self.telling.events.closing(written, self.outcome.kind)
+        reply = self.claim.finish(written, following, last)
+        self.telling.events.publish(last)
+        return reply
 
     def _ending(self, outcome: Outcome) -> dict[str, Any]:
         """What ``fleet.finish`` is to write for this outcome, which becomes the turn's."""

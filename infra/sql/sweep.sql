@@ -127,3 +127,6 @@ SELECT fleet.sort_paused();
 
 -- name: expire_questions
 SELECT fleet.expire_questions();
+
+-- name: outlive_stream
+SELECT fleet.outlive_stream(%(thread_id)s, %(top)s);

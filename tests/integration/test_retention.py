@@ -23,12 +23,13 @@ from workers.pruner import Pruner
 from workers.slot import Slot
 
 GRAPHS = ("chat", "nested", "remembering", "delta")
-NEVER = Policy(0, 0, 0, 0, 0, 0, 0, 0)
+NEVER = Policy(0, 0, 0, 0, 0, 0, 0, 0, 0)
 TABLES = {
     "threads": "fleet.threads",
     "messages": "fleet.messages",
     "effects": "fleet.effects",
     "questions": "fleet.questions",
+    "events": "fleet.events",
     "keyed_effects": "fleet.keyed_effects",
     "rejected_wakeups": "fleet.rejected_wakeups",
     "checkpoints": "checkpoints",
@@ -203,10 +204,32 @@ def test_business_effects_and_rejected_wake_ups_have_a_time_too(
     assert left == [("k3",), ("k4",)]
 
 
+def test_old_events_go_of_threads_in_use_too(
+    fleet: Fleet, slot: Slot, database: Database, conn: Any
+) -> None:
+    """Those of a thread that is finished all; of one that is at rest for now, the old ones."""
+    talk(fleet, slot, key="A", turns=1)
+    talk(fleet, slot, key="B", turns=1)
+    later(database, 10)
+    fleet.send("chat:B", {"said": ["more"]}, message_id="new")
+    drain(slot, "chat:B")
+    report = Pruning(conn, policy(events=9)).run()
+    assert +report.removed == {"events": 6}
+    left = database.fetch("SELECT thread_id, type FROM fleet.events ORDER BY epoch, n")
+    assert left == [("chat:B", t) for t in ("received", "step", "ended")]
+
+
 # Who is never touched
 
 ALL = policy(
-    history=1, checkpoints=1, messages=1, questions=1, effects=1, threads=1, rejected_wakeups=1
+    history=1,
+    checkpoints=1,
+    messages=1,
+    questions=1,
+    events=1,
+    effects=1,
+    threads=1,
+    rejected_wakeups=1,
 )
 
 

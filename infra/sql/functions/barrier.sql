@@ -6,13 +6,21 @@
 --   writes      [ns, checkpoint_id, task_id, task_path, idx, channel, type, start, length]
 --   replacing_writes  the same, for those that take an older one's place
 --   results     [request_id, state, type, start, length, error, attempts]
+--   events      [n, type, payload, at in seconds], of this epoch
 --   clock       the largest checkpoint id among them
 
 -- Called only when the fence has been passed, in the same transaction.
+DROP FUNCTION IF EXISTS fleet.write_rows(text, text, jsonb, bytea);
 CREATE OR REPLACE FUNCTION fleet.write_rows(
-    p_thread text, p_checkpoints text, p_rows jsonb, p_blob bytea) RETURNS void
+    p_thread text, p_checkpoints text, p_epoch bigint, p_rows jsonb, p_blob bytea) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
+    IF p_rows ? 'events' THEN
+        INSERT INTO fleet.events (thread_id, epoch, n, type, payload, at)
+        SELECT p_thread, p_epoch, (r->>0)::integer, r->>1, r->2, to_timestamp((r->>3)::float8)
+        FROM jsonb_array_elements(p_rows->'events') AS r
+        ON CONFLICT DO NOTHING;
+    END IF;
     IF p_rows ? 'blobs' THEN
         INSERT INTO checkpoint_blobs (thread_id, checkpoint_ns, channel, version, type, blob)
         SELECT p_checkpoints, r->>0, r->>1, r->>2, r->>3, substring(p_blob FROM (r->>4)::integer FOR (r->>5)::integer)
@@ -217,7 +225,7 @@ BEGIN
         RAISE EXCEPTION 'epoch % no longer owns thread %', p_epoch, p_thread USING ERRCODE = 'FL001';
     END IF;
     IF p_rows <> '{}' THEN
-        PERFORM fleet.write_rows(p_thread, p_checkpoints, p_rows, p_blob);
+        PERFORM fleet.write_rows(p_thread, p_checkpoints, p_epoch, p_rows, p_blob);
     END IF;
     IF p_intent IS NOT NULL AND NOT v_stop THEN
         r := fleet.intend(p_thread, p_epoch, p_generation, p_seq, v_clock, p_intent);

@@ -58,7 +58,7 @@ BEGIN
     RETURN msg;
 END $$;
 
--- Everything the thread still had in mind is called off.
+-- Everything the thread still had in mind is called off. No turn runs.
 CREATE OR REPLACE FUNCTION fleet.call_off(p_thread text) RETURNS void
 LANGUAGE sql VOLATILE AS $$
     UPDATE fleet.messages SET status = 'cancelled', done_at = fleet.now(), error = 'cancelled'
@@ -67,6 +67,7 @@ LANGUAGE sql VOLATILE AS $$
     UPDATE fleet.threads SET status = 'cancelled', cancel_requested = false, owner = NULL,
         backend_pid = NULL, updated_at = fleet.now()
     WHERE thread_id = p_thread;
+    SELECT fleet.tell_status(p_thread, 'cancelled');
 $$;
 
 -- The message has killed its worker process too often.
@@ -82,6 +83,8 @@ BEGIN
     UPDATE fleet.threads SET status = 'failed', last_error = v_error, owner = NULL,
         backend_pid = NULL, updated_at = fleet.now()
     WHERE thread_id = p_thread;
+    PERFORM fleet.tell_status(p_thread, 'quarantined', jsonb_build_object(
+        'message_id', msg.message_id, 'error', v_error));
 END $$;
 
 -- The caller holds the advisory lock and the row, which is t. Few statements, each
@@ -142,6 +145,9 @@ BEGIN
         t.checkpoint_clock, msg.seq, msg.message_id, msg.kind, msg.payload, msg.crashes + 1,
         msg.failures, extract(epoch FROM v_now - msg.first_failed_at),
         NULL, NULL, NULL, NULL, NULL, NULL)::fleet.claimed;
+    IF msg.claimed_epoch IS NOT NULL THEN
+        PERFORM fleet.tell_earlier(msg);
+    END IF;
     v_cp := fleet.checkpoint_thread(t.thread_id, t.generation);
     SELECT k.checkpoint, k.checkpoint_id, k.parent_checkpoint_id, k.metadata
     INTO c.checkpoint, c.checkpoint_id, c.parent_checkpoint_id, c.metadata

@@ -115,6 +115,12 @@ BEGIN
           AND NOT EXISTS (
               SELECT FROM fleet.messages
               WHERE thread_id = v_thread AND status IN ('pending', 'claimed', 'in_doubt', 'dead'));
+        -- A turn that runs tells of the thread by its end.
+        IF v_gone <> '{}' AND NOT EXISTS (
+            SELECT FROM fleet.threads WHERE thread_id = v_thread AND status = 'running') THEN
+            PERFORM fleet.tell_status(v_thread, 'question_expired',
+                jsonb_build_object('questions', to_jsonb(v_gone)));
+        END IF;
     END LOOP;
     RETURN v_expired;
 END $$;

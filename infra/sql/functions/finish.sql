@@ -118,7 +118,7 @@ BEGIN
     IF NOT FOUND THEN
         RAISE EXCEPTION 'epoch % no longer owns thread %', p_epoch, p_thread USING ERRCODE = 'FL001';
     END IF;
-    PERFORM fleet.write_rows(p_thread, p_checkpoints, p_rows, p_blob);
+    PERFORM fleet.write_rows(p_thread, p_checkpoints, p_epoch, p_rows, p_blob);
     PERFORM fleet.end_message(p_thread, p_end);
     IF p_end ? 'questions' THEN
         PERFORM fleet.ask(p_thread, p_epoch, p_generation, p_end->'questions');
@@ -135,6 +135,7 @@ BEGIN
     ) THEN
         -- What was to go on has been dropped meanwhile: nobody would ever look at it again.
         UPDATE fleet.threads SET status = fleet.at_rest(p_thread) WHERE thread_id = p_thread;
+        PERFORM fleet.tell_status(p_thread, 'dropped');
     END IF;
     -- Before the commit: safe because each claim also takes the row FOR UPDATE.
     PERFORM pg_advisory_unlock_all();

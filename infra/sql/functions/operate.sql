@@ -160,6 +160,7 @@ BEGIN
     WHERE thread_id = p_thread AND seq = msg.seq RETURNING * INTO msg;
     UPDATE fleet.threads SET status = 'idle', last_error = NULL, updated_at = fleet.now()
     WHERE thread_id = p_thread;
+    PERFORM fleet.tell_status(p_thread, 'retried', jsonb_build_object('message_id', msg.message_id));
     RETURN fleet.operated('retried', msg, p_notify) || jsonb_build_object('renewed', v_renewed);
 END $$;
 
@@ -194,6 +195,7 @@ BEGIN
         WHEN next_msg.status IS NOT NULL THEN 'idle'
         ELSE fleet.at_rest(p_thread) END
     WHERE thread_id = p_thread RETURNING * INTO t;
+    PERFORM fleet.tell_status(p_thread, 'dropped', jsonb_build_object('message_id', msg.message_id));
     RETURN fleet.operated('dropped', next_msg, p_notify) || jsonb_build_object(
         'thread_id', p_thread, 'seq', msg.seq, 'message_id', msg.message_id, 'status', t.status,
         'in_doubt', fleet.effects_in_doubt(p_thread, t.generation));

@@ -145,7 +145,7 @@ BEGIN
 END $$;
 
 -- The next batch of finished threads, last changed before p_days ago: removes what p_what
--- names. 'history' leaves their latest checkpoints, 'history_in_use' is that of threads that
+-- names. 'history' leaves their latest checkpoints; '…_in_use' is what is old of threads that
 -- were changed since. p_limit threads at most, beginning after (p_at, p_thread).
 -- seen = 0: no more. removed: rows by table. delta: threads whose history must stay.
 CREATE OR REPLACE FUNCTION fleet.prune_threads(
@@ -158,7 +158,7 @@ DECLARE
     v_id     text;
     v_rows   bigint;
 BEGIN
-    IF p_what = 'history_in_use' THEN
+    IF p_what IN ('history_in_use', 'events_in_use') THEN
         -- Changed a moment ago, and old enough to have an old history.
         SELECT f.seen, f.ids, f.at, f.thread INTO seen, v_ids, at, thread
         FROM fleet.take_finished(p_status, fleet.now(), v_before, p_at, p_thread, p_limit) AS f;
@@ -179,6 +179,14 @@ BEGIN
         DELETE FROM fleet.questions WHERE thread_id = ANY (v_ids);
         GET DIAGNOSTICS v_rows = ROW_COUNT;
         removed := jsonb_build_object('questions', v_rows);
+    WHEN 'events' THEN
+        DELETE FROM fleet.events WHERE thread_id = ANY (v_ids);
+        GET DIAGNOSTICS v_rows = ROW_COUNT;
+        removed := jsonb_build_object('events', v_rows);
+    WHEN 'events_in_use' THEN
+        DELETE FROM fleet.events e WHERE e.thread_id = ANY (v_ids) AND e.at < v_before;
+        GET DIAGNOSTICS v_rows = ROW_COUNT;
+        removed := jsonb_build_object('events', v_rows);
     WHEN 'checkpoints' THEN
         removed := fleet.remove_checkpoints(fleet.checkpoint_threads(v_ids));
     WHEN 'history', 'history_in_use' THEN
@@ -201,6 +209,7 @@ DECLARE
     m bigint;
     e bigint;
     q bigint;
+    n bigint;
     t bigint;
     removed jsonb := fleet.remove_checkpoints(fleet.checkpoint_threads(p_threads));
 BEGIN
@@ -210,14 +219,14 @@ BEGIN
     GET DIAGNOSTICS e = ROW_COUNT;
     DELETE FROM fleet.questions WHERE thread_id = ANY (p_threads);
     GET DIAGNOSTICS q = ROW_COUNT;
-    IF to_regclass('fleet.events') IS NOT NULL THEN
-        DELETE FROM fleet.events WHERE thread_id = ANY (p_threads);
-    END IF;
+    DELETE FROM fleet.events WHERE thread_id = ANY (p_threads);
+    GET DIAGNOSTICS n = ROW_COUNT;
     DELETE FROM fleet.presence WHERE thread_id = ANY (p_threads);
     DELETE FROM fleet.sessions WHERE thread_id = ANY (p_threads);
     DELETE FROM fleet.threads WHERE thread_id = ANY (p_threads);
     GET DIAGNOSTICS t = ROW_COUNT;
-    RETURN removed || jsonb_build_object('messages', m, 'effects', e, 'questions', q, 'threads', t);
+    RETURN removed || jsonb_build_object(
+        'messages', m, 'effects', e, 'questions', q, 'events', n, 'threads', t);
 END $$;
 
 CREATE OR REPLACE FUNCTION fleet.add_counts(p_one jsonb, p_other jsonb) RETURNS jsonb

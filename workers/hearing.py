@@ -1,0 +1,92 @@
+"""What the saver hears of a run: tasks that finish, messages that they write."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointMetadata
+from langgraph.types import PregelExecutableTask
+
+from graphs.values import plain
+from workers.events import Events, Place
+from workers.transcript import Transcript
+
+_PULL = "~__pregel_pull, "
+_START = f"{_PULL}__start__"
+_INTERRUPT, _ERROR = "__interrupt__", "__error__"
+#: Writes that say what happened to a task, not what it gave.
+_CONTROL = frozenset({*WRITES_IDX_MAP, "__error_source_node__"})
+#: Channels of LangGraph's own.
+_INTERNAL = ("__", "branch:to:", "join:")
+_HIDDEN = "langsmith:hidden"
+
+
+class Hearing:
+    """One turn's. Its calls come under the claim's lock, but for `begins` and `failed`."""
+
+    def __init__(self, events: Events, transcript: Transcript | None) -> None:
+        self._events = events
+        self._transcript = transcript
+        #: Whether what came from outside has just been written into the state.
+        self._given = False
+        #: Names of tasks that their path does not tell; None: hidden ones.
+        self._names: dict[str, str | None] = {}
+
+    def begins(self, task: PregelExecutableTask) -> None:
+        """A task that was sent or called is about to run."""
+        hidden = _HIDDEN in (task.config.get("tags") or ())
+        self._names[task.id] = None if hidden else task.name
+
+    def failed(self, task_id: str) -> None:
+        """What the task has told is void: another try of it, or nobody, tells it again."""
+        gone = self._events.forget(task_id)
+        if self._transcript is not None:
+            self._transcript.forget(gone)
+
+    def wrote(
+        self, ns: str, task_id: str, task_path: str, writes: Sequence[tuple[str, Any]]
+    ) -> None:
+        """A task's writes are in the buffer."""
+        channels = [channel for channel, _ in writes]
+        if all(channel in _CONTROL for channel in channels):
+            if _ERROR in channels:
+                self.failed(task_id)
+            elif _INTERRUPT in channels:
+                self._events.keep(task_id)
+            return
+        self._given = self._given or task_path == _START
+        node = self._name(task_id, task_path)
+        if node is None:
+            return
+        around = Place.of(f"{ns}|{node}:{task_id}")
+        given = [(c, v) for c, v in writes if not c.startswith(_INTERNAL)]
+        if self._transcript is not None:
+            for channel, value in given:
+                self._transcript.written(around, channel, value)
+        values = None
+        if self._events.full:
+            # Several writes to one channel: a list of them.
+            values = {c: plain(_one([v for k, v in given if k == c])) for c, _ in given}
+        self._events.step(around, list(dict.fromkeys(c for c, _ in given)), values)
+
+    def loaded(self, values: dict[str, Any]) -> None:
+        """The root graph goes on from this state."""
+        if self._transcript is not None:
+            self._transcript.loaded(values)
+
+    def saved(self, values: dict[str, Any], metadata: CheckpointMetadata) -> None:
+        """The root graph's new state is in the buffer."""
+        if self._transcript is not None:
+            given = self._given or metadata.get("source") == "input"
+            self._given = False
+            self._transcript.saved(values, given)
+
+    def _name(self, task_id: str, task_path: str) -> str | None:
+        """The node; None for what is no step to people."""
+        if task_path.startswith(_PULL):
+            name = task_path.removeprefix(_PULL)
+            return None if name.startswith("__") else name
+        return self._names.get(task_id)
+
+
+def _one(values: list[Any]) -> Any:
+    return values[0] if len(values) == 1 else values
