@@ -125,9 +125,11 @@ class Attempts:
         state: Any = recorded.state
         call = self.call
         metrics.effect(self.spec.policy, "replayed")
-        return self._outcome(
-            Result(call.request_id, state, recorded.result, recorded.error, recorded.attempts, None)
+        result = Result(
+            call.request_id, state, recorded.result, recorded.error, recorded.attempts, None
         )
+        self.ledger.remember(call, result)
+        return self._outcome(result)
 
     def _settle_doubt(self, recorded: Recorded) -> Flow:
         """Begun before and no result. Returns a found result, or _NOT_FOUND to call again."""

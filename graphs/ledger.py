@@ -180,6 +180,12 @@ class Ledger:
         if at_once:
             self.turn.flush()
 
+    def remember(self, call: Call, result: Result) -> None:
+        """A result that was recorded before this turn. The call is settled by it: the next one
+        like it is another."""
+        with self._lock:
+            self._results[call.request_id] = (call.args_hash, result)
+
     def pause(self, seconds: float) -> bool:
         """Sleep, at most to the end of the turn; True as soon as the turn is to stop."""
         for step in _steps(seconds):

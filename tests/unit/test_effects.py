@@ -16,7 +16,7 @@ from langgraph.graph import START, StateGraph
 from langgraph.types import Command, RetryPolicy, interrupt
 
 from graphs.control import Cancelled, ClaimLost, RetryLater
-from graphs.effects import Retry, current_call, effect, lookup, seconds
+from graphs.effects import Permanent, Retry, current_call, effect, lookup, seconds
 from graphs.errors import (
     AmbiguousEffect,
     EffectArgumentsChanged,
@@ -155,6 +155,51 @@ def test_a_result_noted_before_a_crash_of_the_next_effect_is_kept(
     with killed_at(monkeypatch, "effect.after_intent", hit=2):
         runner.run({})
     assert runner.done(None)["log"] == [1, 2]
+    assert len(outside.seen) == 2
+
+
+@pytest.mark.parametrize("asks", [False, True])
+def test_calls_that_are_alike_stay_apart_in_a_replay(
+    asks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of the same arguments are two, also where the first one's result was recorded by an
+    attempt before: after a crash between them, and after the answer to a question."""
+    outside = Outside()
+    pay = pay_effect(outside)
+
+    def node(state: State) -> State:
+        one = pay(amount=1)
+        two = pay(amount=1)
+        if asks:
+            interrupt("go on?")
+        return {"log": [one, two, pay(amount=1)]}
+
+    runner = Runner(graph(node))
+    if asks:
+        runner.done({})
+        assert runner.done(Command(resume="yes"))["log"] == [1, 2, 3]
+    else:
+        with killed_at(monkeypatch, "effect.after_intent", hit=2):
+            assert isinstance(runner.run({}).error, Killed)
+        assert runner.done(None)["log"] == [1, 2, 3]
+    assert len(set(outside.seen)) == len(outside.seen) == 3
+
+
+def test_failures_that_are_alike_stay_apart_in_a_replay() -> None:
+    """A refusal that was recorded is that of its own call only."""
+    outside = Outside(Permanent("no"), "yes")
+    pay = pay_effect(outside)
+
+    def node(state: State) -> State:
+        with contextlib.suppress(EffectFailed):
+            pay(amount=1)
+        two = pay(amount=1)
+        interrupt("go on?")
+        return {"log": [two]}
+
+    runner = Runner(graph(node))
+    runner.done({})
+    assert runner.done(Command(resume="go"))["log"] == ["yes"]
     assert len(outside.seen) == 2
 
 
