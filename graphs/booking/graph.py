@@ -9,6 +9,7 @@ Phases: COLLECTING_SLOTS → AWAITING_SELECTION → CONFIRMING → BOOKED. Each 
 open fits its phase: clarify, select_room, confirm.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
@@ -18,7 +19,8 @@ from graphs.booking import rooms, rules, texts, tools, words
 from graphs.booking.act import act
 from graphs.booking.observe import observe
 from graphs.booking.state import BookingInput, BookingState, reset
-from graphs.booking.view import text_of, view_of
+from graphs.booking.view import View, text_of, view_of
+from infra.settings import get_settings
 
 #: Plans for one message of the person's; a planner that needs more has lost its way.
 MOST_STEPS = 16
@@ -42,8 +44,18 @@ def plan(state: BookingState) -> dict[str, Any]:
     if steps > MOST_STEPS:
         message = AIMessage(content=texts.say("stuck", view.language))
         return {"messages": [message], **reset(), "outcome": "cancelled"}
-    message = rules.decide(view)
+    message = planner()(view)
     return {"messages": [message], "steps": steps, **_noted(state, message)}
+
+
+def planner() -> Callable[[View], AIMessage]:
+    """The model's where one is set (FLEET_MODEL), else the rules'."""
+    if get_settings().model is None:
+        return rules.decide
+    # The providers' packages take a second to load.
+    from graphs.booking import model
+
+    return model.decide
 
 
 def after_plan(state: BookingState) -> str:
