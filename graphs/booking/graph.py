@@ -30,7 +30,8 @@ def receive(state: BookingState) -> dict[str, Any]:
     """Take in the newest messages."""
     new = _newest(state["messages"])
     update: dict[str, Any] = {"now": rooms.said().at.isoformat(), "steps": 0, "problem": None}
-    if state.get("since") is None or state.get("outcome") is not None:
+    over = state.get("outcome") is not None or _broken_off(state["messages"], len(new))
+    if state.get("since") is None or over:
         update |= reset()
         update["since"] = new[0].id if new else None
     said = words.language_of(text_of(new[-1])) if new else None
@@ -66,6 +67,13 @@ def after_plan(state: BookingState) -> str:
 def after_observe(state: BookingState) -> str:
     """On with the same message's further calls, or to the next plan."""
     return "act" if tools.next_call(state["messages"]) else "plan"
+
+
+def _broken_off(messages: list[AnyMessage], new: int) -> bool:
+    """Whether a question of ours was called off, as by a cancelled thread: had it been
+    answered, its call would have a result."""
+    call = tools.next_call(messages[: len(messages) - new])
+    return call is not None and call["name"] in tools.QUESTIONS
 
 
 def _newest(messages: list[AnyMessage]) -> list[AnyMessage]:

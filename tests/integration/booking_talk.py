@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from psycopg.rows import dict_row
+
 from producers import Fleet
 from producers.past.state import state_of
 from tests.harness import Database
@@ -68,7 +70,8 @@ class Talk:
     @property
     def state(self) -> dict[str, Any]:
         """The values of the newest checkpoint, JSON-plain."""
-        found = state_of(self.database.url, self.fleet.status(self.thread_id))
+        with self.database.connect(row_factory=dict_row) as conn:
+            found = state_of(conn, self.fleet.status(self.thread_id))
         values: dict[str, Any] = found["state"]
         return values
 

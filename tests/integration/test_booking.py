@@ -1,7 +1,15 @@
 """The booking assistant by its rules, turn by turn on real servers."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
 import pytest
 
+from graphs.booking.state import BookingInput, BookingState, reset
+from infra.settings import get_settings
+from infra.sql import query
 from producers import Fleet
 from tests.harness import Database
 from tests.integration.booking_talk import NOW, Talk, at
@@ -60,3 +68,236 @@ def test_what_is_missing_is_asked_for(talk: Talk) -> None:
     assert talk.kind == "select_room"
     slot = talk.asked["data"]["slot"]
     assert (slot["start"][:16], slot["end"][:16]) == ("2030-06-05T10:30", "2030-06-05T12:30")
+
+
+WISH = {"en": "a room for 8 tomorrow at 2pm", "zh": "明天下午两点，8个人"}
+
+
+@pytest.mark.parametrize(
+    ("language", "change", "people", "first"),
+    [
+        ("en", "actually 10 people", 10, "R4"),
+        ("zh", "改成10人", 10, "R4"),
+        ("en", {"text": "make it 12"}, 12, "R5"),
+    ],
+)
+@pytest.mark.parametrize("phase", ["AWAITING_SELECTION", "CONFIRMING"])
+def test_a_change_of_mind_is_followed(
+    talk: Talk, phase: str, language: str, change: Any, people: int, first: str
+) -> None:
+    """At each question: rooms are looked for anew, and what was said before still holds."""
+    talk.say(WISH[language])
+    if phase == "CONFIRMING":
+        talk.say("选1")
+    talk.answer(change)
+    assert talk.kind == "select_room"
+    assert talk.asked["data"]["people"] == people
+    assert talk.asked["data"]["candidates"][0]["id"] == first
+    talk.say("1").say("好" if language == "zh" else "ok")
+    assert talk.bookings() == [(first, "2030-06-04 14:00", 60, people)]
+
+
+@pytest.mark.parametrize("word", ["cancel", "取消", {"cancel": True}])
+@pytest.mark.parametrize("said", [[], [WISH["en"]], [WISH["en"], "1"]])
+def test_a_request_is_given_up(talk: Talk, said: list[str], word: Any) -> None:
+    """At each question; nothing is booked, and the next request starts clean."""
+    talk.say("hello")
+    for text in said:
+        talk.say(text)
+    talk.answer(word)
+    assert (talk.kind, talk.state["outcome"], talk.state["booking"]) == (None, "cancelled", None)
+    assert talk.bookings() == []
+    talk.say("hello again")
+    assert talk.asked["data"]["known"] == {}
+
+
+@pytest.mark.parametrize(
+    ("pick", "room"),
+    [
+        ({"room_id": "R5"}, "R5"),
+        ("松", "R5"),
+        ("Pine please", "R5"),
+        ("r5", "R5"),
+        ("最后一个", "R6"),
+        (2, "R4"),
+        ({"value": "选2"}, "R4"),
+    ],
+)
+@pytest.mark.parametrize("yes", [{"confirmed": True}, True, "approved", "就这个"])
+def test_answers_may_be_words_or_data(talk: Talk, pick: Any, room: str, yes: Any) -> None:
+    """A room by its number, its name in either language, or its id."""
+    talk.say(WISH["en"]).answer(pick)
+    assert talk.asked["data"]["room"]["id"] == room
+    talk.answer(yes)
+    assert [b[0] for b in talk.bookings()] == [room]
+
+
+@pytest.mark.parametrize("no", [{"confirmed": False}, "no", "换一个", False])
+def test_a_no_goes_back_to_the_rooms(talk: Talk, no: Any) -> None:
+    """And another one may be picked."""
+    talk.say(WISH["en"]).say("1").answer(no)
+    assert talk.kind == "select_room"
+    talk.say("the second one").say("yes")
+    assert [b[0] for b in talk.bookings()] == ["R4"]
+
+
+@pytest.mark.parametrize("odd", ["qwerty", {"room_id": "R99"}, {"what": [1]}, None, 77, [], ""])
+def test_an_answer_that_says_nothing_is_asked_for_again(talk: Talk, odd: Any) -> None:
+    """The same question stays, in words that say so; nothing else changes."""
+    talk.say(WISH["en"])
+    before = talk.asked
+    talk.answer(odd)
+    assert talk.kind == "select_room" and talk.asked["data"] == before["data"]
+    assert "did not understand" in talk.asked["message"]
+    talk.say("1").answer(odd)
+    assert talk.kind == "confirm" and talk.bookings() == []
+
+
+@pytest.mark.parametrize(
+    ("wish", "told"),
+    [
+        ("today at 8am for 4", "has passed already"),
+        ("tomorrow at 2pm for 50", "the largest holds 20"),
+        ("明天下午2点50人", "最大的可容纳20人"),
+        ("tomorrow at 10am for 18 for 2 hours", "No room for 18 is free on Tue 4 Jun, 10:00–12:00"),
+    ],
+)
+def test_what_cannot_be_had_is_said(talk: Talk, wish: str, told: str) -> None:
+    """As a question that may be answered with another time, or fewer people."""
+    other = Talk(talk.slot, talk.fleet, talk.database, "other")
+    other.say("tomorrow at 10am for 18 for 2 hours").say("1").say("yes")
+    assert len(talk.bookings()) == 1
+    talk.say(wish)
+    assert talk.kind == "clarify" and told in talk.asked["message"]
+    talk.say("tomorrow at 3pm, for 4")
+    assert talk.kind == "select_room" and talk.asked["data"]["people"] == 4
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_loser_is_offered_others(talk: Talk, language: str) -> None:
+    """Two people confirm one room: one has it, the other is told and picks another."""
+    other = Talk(talk.slot, talk.fleet, talk.database, "other")
+    for one in (talk, other):
+        one.say(WISH[language]).say("1")
+    other.say("yes")
+    talk.say("yes" if language == "en" else "好")
+    assert talk.kind == "select_room"
+    assert talk.asked["message"].startswith({"en": "Sorry, Plum", "zh": "抱歉，梅"}[language])
+    assert [c["id"] for c in talk.asked["data"]["candidates"]] == ["R4", "R5", "R6"]
+    talk.say("1")
+    assert "Sorry" not in talk.asked["message"]
+    talk.say("ok")
+    assert [b[0] for b in talk.bookings()] == ["R3", "R4"]
+
+
+def test_rooms_are_free_again_where_times_only_touch(talk: Talk) -> None:
+    """The end of one booking is the beginning of the next."""
+    for key, time in (("a", "1pm to 2pm"), ("b", "2pm to 3pm"), ("c", "3pm to 4pm")):
+        one = Talk(talk.slot, talk.fleet, talk.database, key)
+        one.say(f"tomorrow {time} for 20").say("1").say("yes")
+    assert len(talk.bookings()) == 3
+
+
+def test_the_next_request_starts_clean(talk: Talk) -> None:
+    """Field by field: nothing of the request before is left but its messages."""
+    talk.say("tomorrow at 2pm for 8 with a projector").say("1").say("yes")
+    assert talk.state["phase"] == "BOOKED"
+    talk.say("我想再订一间")
+    state = talk.state
+    expected = {**reset(), "steps": 1, "since": state["messages"][-2]["id"]}
+    assert {name: state.get(name) for name in expected} == expected
+    assert state["messages"][-2]["content"] == "我想再订一间"
+    assert talk.asked["data"]["missing"] == ["date", "start", "people"]
+    known = set(BookingState.__annotations__) | set(BookingInput.__annotations__)
+    assert known == set(reset()) | {"messages", "language", "now"}
+    talk.say("后天上午9点，4人").say("选1").say("确认")
+    assert talk.bookings()[1] == ("R1", "2030-06-05 09:00", 60, 4)
+
+
+def test_a_request_that_was_called_off_starts_anew(talk: Talk) -> None:
+    """A cancelled thread's next message has nothing to do with the question before."""
+    talk.say(WISH["en"]).say("1")
+    talk.fleet.cancel(talk.thread_id)
+    talk.run()
+    assert talk.fleet.status(talk.thread_id).status == "cancelled"
+    talk.say("yes")
+    assert talk.kind == "clarify" and talk.asked["data"]["known"] == {}
+    assert talk.bookings() == []
+
+
+def test_tomorrow_is_the_day_after_the_one_on_which_it_was_said(talk: Talk) -> None:
+    """However late its turn comes, and also where it was said in an answer."""
+    at(talk.database, "2030-06-03T23:59:00+00:00")
+    talk.fleet.submit(
+        "booking", "b1", {"messages": [{"role": "user", "content": "tomorrow at 2pm"}]}
+    )
+    at(talk.database, "2030-06-04T08:00:00+00:00")
+    talk.run()
+    assert talk.asked["data"]["known"] == {"date": "2030-06-04", "start": "14:00"}
+    at(talk.database, "2030-06-04T23:59:00+00:00")
+    [question] = talk.questions()
+    talk.fleet.answer(talk.thread_id, question.question_id, "no, tomorrow, for 4")
+    at(talk.database, "2030-06-05T08:00:00+00:00")
+    talk.run()
+    assert talk.asked["data"]["slot"]["start"] == "2030-06-05T14:00:00+00:00"
+
+
+def test_times_are_those_of_the_rooms(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch, database: Database
+) -> None:
+    """FLEET_BOOKING_ZONE: where it is Tuesday already, tomorrow is Wednesday."""
+    monkeypatch.setenv("FLEET_BOOKING_ZONE", "Asia/Shanghai")
+    get_settings.cache_clear()
+    at(database, "2030-06-03T20:00:00+00:00")
+    talk.say(WISH["zh"])
+    assert talk.asked["data"]["slot"]["start"] == "2030-06-05T14:00:00+08:00"
+    talk.say("选1").say("好")
+    assert talk.bookings() == [("R3", "2030-06-05 06:00", 60, 8)]
+    assert "6月5日（周三）14:00–15:00" in talk.texts("ai")[-1]
+
+
+def test_answers_stand_in_the_messages_as_they_were_said(talk: Talk) -> None:
+    """With the id of their own message, so that clients know them; data in words."""
+    talk.say(WISH["zh"]).answer({"room_id": "R4"}).answer({"confirmed": True})
+    said = [m for m in talk.state["messages"] if m["type"] == "human"]
+    assert [m["content"] for m in said] == [WISH["zh"], "兰", "好的，确认"]
+    ids = [m.message_id for m in talk.fleet.status(talk.thread_id).messages]
+    assert [m["id"] for m in said[1:]] == ids[1:]
+    for message in talk.state["messages"]:
+        assert message["content"] and "{" not in message["content"], message
+
+
+def test_every_call_has_its_result(talk: Talk) -> None:
+    """A history that any model takes, in order, with no id twice."""
+    talk.say("hi").say(WISH["en"]).say("no").say("make it 6").say("1").say("yes").say("again")
+    messages = talk.state["messages"]
+    called = [c["id"] for m in messages for c in m.get("tool_calls", [])]
+    answered = [m["tool_call_id"] for m in messages if m["type"] == "tool"]
+    assert called[:-1] == answered and len({*called}) == len(called)
+    assert len({m["id"] for m in messages}) == len(messages)
+
+
+@pytest.mark.parametrize("overlap", [(0, 60), (30, 60), (15, 15), (-30, 120)])
+def test_of_two_who_book_at_once_one_has_it(database: Database, overlap: tuple[int, int]) -> None:
+    """Overlapping times of one room, in two transactions at the same moment; again with the
+    same request id it is the same booking."""
+    begin = datetime(2030, 6, 4, 14, tzinfo=UTC)
+    start = begin + timedelta(minutes=overlap[0])
+    spans = [(begin, begin + timedelta(hours=1)), (start, start + timedelta(minutes=overlap[1]))]
+    barrier = threading.Barrier(2)
+
+    def book(n: int) -> list[Any]:
+        span, end = spans[n]
+        args = {"room_id": "R3", "start": span, "end": end, "people": 4, "thread_id": "booking:x"}
+        with database.connect() as conn:
+            barrier.wait(10)
+            for _ in range(2):
+                found = conn.execute(query("booking_book"), {**args, "request_id": f"r{n}"})
+            assert found.fetchall() == []
+            again = conn.execute(query("booking_of_request"), {"request_id": f"r{n}"})
+            return again.fetchall()
+
+    with ThreadPoolExecutor(2) as pool:
+        booked = [rows for rows in pool.map(book, range(2)) if rows]
+    assert len(booked) == 1
+    assert database.value("SELECT count(*) FROM booking.bookings") == 1

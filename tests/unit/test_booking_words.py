@@ -1,0 +1,192 @@
+"""What the booking assistant's rules read out of texts, in Chinese, in English and mixed."""
+
+import time
+from datetime import datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from graphs.booking.plaintext import normalised
+from graphs.booking.reading import read
+from graphs.booking.words import language_of
+
+#: A Monday.
+NOW = datetime(2026, 11, 30, 15, 0)
+
+WISHES: dict[str, dict[str, Any]] = {
+    "明天下午2点8人会议室": {"date": "2026-12-01", "start": "14:00", "people": 8},
+    "a room for 8 tomorrow at 2pm for an hour": {
+        **{"date": "2026-12-01", "start": "14:00", "minutes": 60, "people": 8}
+    },
+    "actually 10 people": {"people": 10},
+    "后天上午十点半到十二点，十二个人，要投影仪": {
+        **{"date": "2026-12-02", "start": "10:30", "minutes": 90, "people": 12},
+        "equipment": ["projector"],
+    },
+    "下周三下午两点到四点 6人": {
+        **{"date": "2026-12-09", "start": "14:00", "minutes": 120, "people": 6}
+    },
+    "周五14:30 一个半小时 四位": {
+        **{"date": "2026-12-04", "start": "14:30", "minutes": 90, "people": 4}
+    },
+    "12月3日晚上7点，20人，两小时": {
+        **{"date": "2026-12-03", "start": "19:00", "minutes": 120, "people": 20}
+    },
+    "大后天中午 5个人": {"date": "2026-12-03", "start": "12:00", "people": 5},
+    "今晚八点三刻 3人": {"date": "2026-11-30", "start": "20:45", "people": 3},
+    "明早9点 4人": {"date": "2026-12-01", "start": "09:00", "people": 4},
+    "三点一刻，十人": {"start": "15:15", "people": 10},
+    "上午九点到下午一点": {"start": "09:00", "minutes": 240},
+    "30号下午3点": {"date": "2026-11-30", "start": "15:00"},
+    "5号上午10点": {"date": "2026-12-05", "start": "10:00"},
+    "1月5日": {"date": "2027-01-05"},
+    "2027年3月2日": {"date": "2027-03-02"},
+    "二〇二七年三月二日": {"date": "2027-03-02"},
+    "星期天": {"date": "2026-12-06"},
+    "周一": {"date": "2026-11-30"},
+    "下周一": {"date": "2026-12-07"},
+    "3天后": {"date": "2026-12-03"},
+    "半小时": {"minutes": 30},
+    "一小时三十分钟": {"minutes": 90},
+    "改到3点": {"start": "15:00"},
+    "改成10个": {"people": 10},
+    "人数改成十二": {"people": 12},
+    "next Friday 2-4pm for 6 people with a whiteboard": {
+        **{"date": "2026-12-11", "start": "14:00", "minutes": 120, "people": 6},
+        "equipment": ["whiteboard"],
+    },
+    "this friday at 9:30": {"date": "2026-12-04", "start": "09:30"},
+    "Dec 3 at 10:30 for 90 minutes, party of 5": {
+        **{"date": "2026-12-03", "start": "10:30", "minutes": 90, "people": 5}
+    },
+    "3rd of December from 2 to 4, we are 12": {
+        **{"date": "2026-12-03", "start": "14:00", "minutes": 120, "people": 12}
+    },
+    "tomorrow afternoon at 2 for half an hour for 4": {
+        **{"date": "2026-12-01", "start": "14:00", "minutes": 30, "people": 4}
+    },
+    "half past two on friday": {"date": "2026-12-04", "start": "14:30"},
+    "quarter to three": {"start": "14:45"},
+    "tonight at 8 for 2": {"date": "2026-11-30", "start": "20:00", "people": 2},
+    "book a room tomorrow between 2 and 4 for 8": {
+        **{"date": "2026-12-01", "start": "14:00", "minutes": 120, "people": 8}
+    },
+    "in 2 days at noon for 3": {"date": "2026-12-02", "start": "12:00", "people": 3},
+    "the day after tomorrow, 11-1pm": {"date": "2026-12-02", "start": "11:00", "minutes": 120},
+    "2026-12-05 09:00 for 7 for 2 hours": {
+        **{"date": "2026-12-05", "start": "09:00", "minutes": 120, "people": 7}
+    },
+    "12/3 at 9am, 4 ppl": {"date": "2026-12-03", "start": "09:00", "people": 4},
+    "november 30 at 5pm": {"date": "2026-11-30", "start": "17:00"},
+    "an hour and a half": {"minutes": 90},
+    "1.5 hours": {"minutes": 90},
+    "make it 10": {"people": 10},
+    "without a projector": {"equipment": []},
+    "明天 2pm for 8人": {"date": "2026-12-01", "start": "14:00", "people": 8},
+    "Tomorrow 下午3点, 6 people, 一个小时": {
+        **{"date": "2026-12-01", "start": "15:00", "minutes": 60, "people": 6}
+    },
+    "我想订一下会议室": {},
+    "大一点的": {},
+    "hello": {},
+    "31 february": {},
+    "13月45日": {},
+    "25:99": {},
+}
+
+
+@pytest.mark.parametrize("text", WISHES)
+def test_a_wish_is_read(text: str) -> None:
+    """Day, time, length, people and equipment; nothing that was not said."""
+    assert read(text, NOW).slots == WISHES[text]
+
+
+@pytest.mark.parametrize(
+    ("text", "choice"),
+    [
+        *(
+            ("选1", 1),
+            ("选第二个", 2),
+            ("第二个", 2),
+            ("第三间", 3),
+            ("要第一个", 1),
+            ("最后一个", -1),
+        ),
+        *(("the second one", 2), ("second", 2), ("The 2nd, please", None), ("the 2nd please", 2)),
+        *(("I'll take 3", 3), ("option 2", 2), ("#2", 2), ("the last one", -1), ("room 2", 2)),
+        *(("actually 10 people", None), ("改成10人", None), ("选10人的", None)),
+    ],
+)
+def test_a_choice_is_read(text: str, choice: int | None) -> None:
+    """By number or order, where rooms are offered."""
+    assert read(text, NOW, "AWAITING_SELECTION").choice == choice
+
+
+@pytest.mark.parametrize(
+    ("verdict", "texts"),
+    [
+        (
+            "yes",
+            "yes|Yes, please|ok book it|sure|go ahead"
+            "|好|好的|确认|可以，谢谢|是的，预订吧|就这个|没问题",
+        ),
+        ("no", "no|No thanks|not that one|不|不要|不行|换一个|another room|都不行"),
+        (
+            "cancel",
+            "cancel|Cancel it, please|never mind|取消|算了|不订了|cancel the booking|取消吧",
+        ),
+        (
+            None,
+            "maybe|8|明天|yesterday|不好意思，改成10人|canceled projector lamp|notably|取消投影",
+        ),
+    ],
+)
+def test_a_verdict_is_read(verdict: str | None, texts: str) -> None:
+    """Of the text as a whole: a word in it is none."""
+    assert {t: read(t, NOW, "CONFIRMING").verdict for t in texts.split("|")} == dict.fromkeys(
+        texts.split("|"), verdict
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "language"),
+    [("明天2点", "zh"), ("tomorrow", "en"), ("明天 for 8", "zh"), ("8", None), ("2pm", None)],
+)
+def test_the_language_is_told(text: str, language: str | None) -> None:
+    """None where the text says too little, so that the one before goes on."""
+    assert language_of(text) == language
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("十二个", "12个"), ("一百二十人", "120人"), ("二十", "20"), ("两点", "2点"), ("８人", "8人")],
+)
+def test_chinese_numerals_become_digits(text: str, number: str) -> None:
+    """Also in full width."""
+    assert normalised(text) == number
+
+
+@given(
+    st.text(
+        alphabet=st.sampled_from(
+            "明天下午周三一二十两点半刻到人个小时for8atpm:-/ the第选取消不好1月日"
+        )
+    )
+)
+def test_no_text_is_too_much(text: str) -> None:
+    """Whatever is written is read, or is not."""
+    for phase in ("COLLECTING_SLOTS", "AWAITING_SELECTION", "CONFIRMING"):
+        found = read(text, NOW, phase)  # type: ignore[arg-type]
+        assert found.slots.get("people", 1) > 0 and 0 < found.slots.get("minutes", 1) < 1440
+
+
+@pytest.mark.parametrize(
+    "word", ["this one ", "that ", "好的", "1", "第", "at 1 ", "周", "取消了吧", "no "]
+)
+def test_a_long_text_takes_no_time(word: str) -> None:
+    """No pattern goes through all the ways to read it."""
+    begun = time.process_time()
+    read(word * 20_000 + "!x", NOW, "AWAITING_SELECTION")
+    assert time.process_time() - begun < 2
