@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from infra.settings import Settings
 
+from ..live import Hub
 from . import agui, health, links, origins, page, problems, rest, sessions, ws
 from .bodies import BodyLimit
 from .database import Database
@@ -69,10 +70,13 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     state.database = Database(settings.require_postgres(), settings.client_timeout)
     state.presence = Presence(state.database)
     await state.presence.start()
+    state.hub = Hub(settings)
+    await state.hub.start()
     try:
         yield
     finally:
         state.closing.set()
+        await state.hub.aclose()
         await state.presence.aclose()
         state.database.close()
         state.fleets.close()
