@@ -24,6 +24,9 @@ from graphs.values import plain
 #: A kind of ours, or a word of the graph's own.
 Kind = str
 
+#: Seconds: a hundred years.
+_LONGEST = 100 * 365 * 86400
+
 _WORD = re.compile(r"[a-z][a-z0-9_]{0,39}")
 #: What these are is told by the payload's shape, never by a word in it.
 OUR_KINDS = frozenset({"approve", "value", "continue"})
@@ -76,16 +79,19 @@ def question_of(interrupt: Interrupt) -> Question:
     """What one open interrupt asks."""
     payload = plain(interrupt.value)
     expires_in = payload.get("expires_in") if isinstance(payload, dict) else None
-    if isinstance(expires_in, bool) or not isinstance(expires_in, int | float) or expires_in < 0:
-        expires_in = None
     return Question(
         interrupt.id,
         "approve" if is_approval(payload) else _word(payload),
         payload,
         _schema(getattr(interrupt, "response_schema", None)),
-        expires_in,
+        expires_in if is_seconds(expires_in) else None,
         payload.get("on_expiry") if isinstance(payload, dict) else None,
     )
+
+
+def is_seconds(said: Any) -> bool:
+    """Whether a question may stay open for so long: a number, and not beyond all calendars."""
+    return isinstance(said, int | float) and not isinstance(said, bool) and 0 <= said <= _LONGEST
 
 
 def _word(payload: Any) -> Kind:

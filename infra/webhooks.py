@@ -14,12 +14,13 @@ import ssl
 import threading
 import time
 import weakref
+from base64 import b64encode
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import lru_cache
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from standardwebhooks import Webhook
 
@@ -148,6 +149,9 @@ def _exchange(
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     conn = kind(host, parts.port)
     conn.sock = sock
+    if parts.username is not None:
+        known = f"{unquote(parts.username)}:{unquote(parts.password or '')}".encode()
+        headers = {"authorization": f"Basic {b64encode(known).decode()}", **headers}
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     conn.request("POST", path, body, {"user-agent": "threadfleet", **headers})
     response = conn.getresponse()

@@ -15,7 +15,7 @@ import logging
 from collections.abc import Iterable
 from typing import Any
 
-from graphs.questions import Question
+from graphs.questions import Question, is_seconds
 from producers.answers import fitting
 from producers.errors import AnswerRefused
 
@@ -77,7 +77,7 @@ def _elsewhere(
     channel, again = said["notify"], said.get("expires_in", seconds)
     if not isinstance(channel, str) or not channel.strip():
         raise Undeclared("its on_expiry names no channel to notify")
-    if isinstance(again, bool) or not isinstance(again, int | float) or not again > 0:
+    if not is_seconds(again) or again == 0:
         raise Undeclared("the expires_in of its on_expiry is no number of seconds above 0")
     if depth >= _MOST_CHANNELS:
         raise Undeclared(f"its on_expiry names more than {_MOST_CHANNELS} channels")

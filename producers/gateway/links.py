@@ -7,6 +7,7 @@ between (the same answer again is told that it counted).
 """
 
 import hashlib
+import json
 import re
 from typing import Annotated, Any
 from urllib.parse import parse_qsl
@@ -15,13 +16,13 @@ from fastapi import APIRouter, Path, Request
 from starlette.responses import JSONResponse, Response
 
 from ..errors import AnswerRefused, InvalidPayload, MessageConflict, ProducerError
+from ..payloads import once_each
 from ..status import Receipt
 from . import link_pages
 from .link_forms import answer_of
 from .problems import Problem
-from .strict_json import StrictRoute
 
-router = APIRouter(tags=["links"], route_class=StrictRoute, include_in_schema=False)
+router = APIRouter(tags=["links"], include_in_schema=False)
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{22,128}")
 _UNKNOWN = "This link is none, or what it asked has been removed."
@@ -38,7 +39,10 @@ Token = Annotated[str, Path(max_length=200)]
 @router.get("/answer/{token}")
 async def show(token: Token, request: Request) -> Response:
     """The question with its form, or what became of it."""
-    seen = await _seen(request.app.state, token)
+    try:
+        seen = await _seen(request.app.state, token)
+    except ProducerError:
+        return _not_now()
     if seen is None:
         return link_pages.tell("Unknown link", _UNKNOWN, 404)
     if seen["state"] == "open":
@@ -53,22 +57,34 @@ async def answer(token: Token, request: Request) -> Response:
     """Answer it: a form of the page's, or ``{"value": …}`` as JSON, which gives a receipt."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     state = request.app.state
-    seen = await _seen(state, token)
     if kind == "application/json":
-        return await _answer_as_json(state, seen, token, await _value(request))
+        return await _answer_as_json(state, await _seen(state, token), token, await _value(request))
+    try:
+        return await _answer_as_form(state, token, await request.body())
+    except ProducerError:
+        return _not_now()
+
+
+async def _answer_as_form(state: Any, token: str, body: bytes) -> Response:
+    seen = await _seen(state, token)
     if seen is None:
         return link_pages.tell("Unknown link", _UNKNOWN, 404)
     if seen["state"] == "superseded":
         return link_pages.tell(*_CLOSED["superseded"], 410)
     try:
-        await _give(state, seen, token, answer_of(seen, _fields(await request.body())))
+        await _give(state, seen, token, answer_of(seen, _fields(body)))
     except (AnswerRefused, InvalidPayload) as refused:
         return await _refused(state, token, refused)
     except MessageConflict:
         return link_pages.tell("Used already", _answered(seen), 409)
-    except ProducerError as error:
-        return link_pages.tell("Not now", f"{error.message} Try again in a moment.", 503)
     return link_pages.tell("Thank you", f"Your answer to {seen['thread_id']} counts.")
+
+
+def _not_now() -> Response:
+    """What was sent may have counted; sent again it counts once."""
+    return link_pages.tell(
+        "Not now", "The fleet can't be reached. Come back to this link in a moment.", 503
+    )
 
 
 async def _answer_as_json(state: Any, seen: Any, token: str, value: Any) -> Response:
@@ -130,8 +146,8 @@ def _fields(body: bytes) -> dict[str, str]:
 
 async def _value(request: Request) -> Any:
     try:
-        found = await request.json()
-    except ValueError:
+        found = json.loads(await request.body(), object_pairs_hook=once_each)
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict) or found.keys() != {"value"}:
         raise Problem(422, "invalid_request", "Invalid request", 'The body is {"value": …}.')

@@ -14,7 +14,7 @@ import pytest
 
 from producers import Fleet
 from producers.answers import Verdict
-from producers.errors import InvalidPayload
+from producers.errors import FleetUnavailable, InvalidPayload
 from producers.gateway.link_forms import answer_of, form_of
 from tests.gateway.serving import Gateway
 from tests.harness import Database, clean_environment
@@ -192,6 +192,9 @@ def test_a_program_answers_by_json(client: httpx.Client, link: str, database: Da
     assert wrong.status_code == 422 and wrong.json()["code"] == "answer_refused"
     for body in {"values": 7}, [1], {"value": 1, "by": "me"}:
         assert client.post(link, json=body).json()["code"] == "invalid_request"
+    kind = {"content-type": "application/json"}
+    for text in b'{"value": NaN}', b'{"value": 1, "value": 2}', b"\xff", b"[" * 100_000, b"":
+        assert client.post(link, content=text, headers=kind).status_code in (400, 422)
     given = client.post(link, json={"value": "approved"})
     assert given.status_code == 202 and given.json()["outcome"] == "accepted"
     other = client.post(link, json={"value": "rejected"})
@@ -225,6 +228,21 @@ def test_what_is_asked_is_text_and_no_markup(
     ask(database, THREAD, "q1", kind="clarify", payload=payload)
     page = client.get(link_to(database)).text
     assert "<img" not in page and page.count("&lt;img") == 4
+
+
+def test_people_are_told_when_the_fleet_is_away(
+    client: httpx.Client, gateway: Gateway, link: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page, not a problem for machines; the link is as good as before."""
+
+    async def away(*_: Any, **__: Any) -> Any:
+        raise FleetUnavailable("Postgres is not reachable.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(gateway.state.database, "row", away)
+        for response in client.get(link), client.post(link, data={"choice": "0"}):
+            assert response.status_code == 503 and "<h1>Not now</h1>" in response.text
+    assert client.post(link, data={"choice": "0"}).status_code == 200
 
 
 def test_a_form_of_another_page_is_refused(client: httpx.Client, link: str) -> None:

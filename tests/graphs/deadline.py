@@ -1,7 +1,7 @@
 """Asks a question that has an hour to be answered.
 
-Input ``{"user_id"}``, and ``on_expiry``, what is declared for then; the answer is any value,
-or, where ``approval`` is true, an approval.
+Input ``{"user_id"}``, and ``on_expiry``, what is declared for then, ``expires_in`` in place of
+the hour; the answer is any value, or, where ``approval`` is true, an approval.
 """
 
 from typing import Any, NotRequired
@@ -14,6 +14,7 @@ from typing_extensions import TypedDict
 class Input(TypedDict):
     user_id: str
     on_expiry: NotRequired[Any]
+    expires_in: NotRequired[Any]
     approval: NotRequired[bool]
 
 
@@ -22,7 +23,7 @@ class State(Input):
 
 
 def ask(state: State) -> dict[str, Any]:
-    payload: dict[str, Any] = {"ask": "go on?", "expires_in": 3600}
+    payload: dict[str, Any] = {"ask": "go on?", "expires_in": state.get("expires_in", 3600)}
     if state.get("approval"):
         payload["action_requests"] = [{"name": "go_on", "args": {}}]
     if "on_expiry" in state:

@@ -213,6 +213,42 @@ def test_a_default_that_does_not_fit_the_question_is_none(
     assert "default answer" in (fleet.status(thread).last_error or "")
 
 
+@pytest.mark.parametrize("far", [1e9, 1e12, 1e18, 1e300])
+def test_a_deadline_beyond_all_times_is_none(
+    fleet: Fleet, slot: Slot, sweeper: Sweeper, database: Database, far: float
+) -> None:
+    """It is asked all the same, and what is declared for it does no harm."""
+    declared = {"notify": "chat", "expires_in": far}
+    thread, question = asked(fleet, slot, expires_in=far, on_expiry=declared)
+    sweeper.tick()
+    fleet.answer(thread, question, 1)
+    drain(slot, thread)
+    assert fleet.status(thread).status == "done"
+
+
+def test_a_deadline_that_another_one_extends_beyond_all_times_does_no_harm(
+    fleet: Fleet, slot: Slot, sweeper: Sweeper, database: Database
+) -> None:
+    """The sweep goes on."""
+    thread, _ = asked(fleet, slot, on_expiry={"notify": "chat", "expires_in": 1e300})
+    move(database, HOUR)
+    sweeper.tick()
+    assert fleet.status(thread).status in ("failed", "waiting")
+    assert answer_of(database, thread)[0] == "expired"
+
+
+def test_clients_are_told_that_somebody_else_was(
+    fleet: Fleet, slot: Slot, sweeper: Sweeper, database: Database
+) -> None:
+    """With the new deadline."""
+    _, question = asked(fleet, slot, on_expiry={"notify": "chat"})
+    move(database, HOUR)
+    sweeper.tick()
+    (told,) = database.fetch("SELECT payload FROM fleet.events WHERE type = 'status'")
+    assert told[0]["reason"] == "question_extended" and told[0]["question_id"] == question
+    assert told[0]["status"] == "waiting" and told[0]["expires_at"]
+
+
 def test_an_open_transaction_of_a_producer_holds_up_no_other_question(
     fleet: Fleet, slot: Slot, sweeper: Sweeper, database: Database
 ) -> None:

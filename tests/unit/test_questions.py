@@ -131,7 +131,8 @@ def test_a_response_schema_is_json_schema() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "seconds"), [(60, 60), (0.5, 0.5), (-1, None), (True, None), ("1h", None)]
+    ("said", "seconds"),
+    [(60, 60), (0.5, 0.5), (-1, None), (True, None), ("1h", None), (1e12, None)],
 )
 def test_a_payload_may_say_when_it_expires(said: Any, seconds: float | None) -> None:
     """``expires_in`` in seconds; nonsense never expires."""

@@ -118,6 +118,14 @@ def test_the_connection_goes_to_the_address_that_was_looked_at(
     assert body == b"{}"
 
 
+def test_a_login_in_the_address_is_sent() -> None:
+    """As the header that it stands for."""
+    with receiver() as found:
+        url = found.url.replace("http://", "http://ann:s%40crt@")
+        assert post(url, b"{}", {}, private=True).status == 200
+    assert found.came[0][0]["authorization"] == "Basic YW5uOnNAY3J0"
+
+
 def test_a_redirect_is_not_followed() -> None:
     """It is an answer like any other."""
     with receiver() as found, receiver() as elsewhere:

@@ -18,14 +18,26 @@ BEGIN
         'notify', true))->>'outcome' = 'accepted';
 END $$;
 
+-- A turn that runs tells of the thread by its end.
+CREATE OR REPLACE FUNCTION fleet.tell_expiry(p_thread text, p_reason text, p_more jsonb)
+RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    IF NOT EXISTS (
+        SELECT FROM fleet.threads WHERE thread_id = p_thread AND status = 'running') THEN
+        PERFORM fleet.tell_status(p_thread, p_reason, p_more);
+    END IF;
+END $$;
+
 -- Somebody else is told, and the question stays open for as long again as was declared.
 CREATE OR REPLACE FUNCTION fleet.ask_elsewhere(q fleet.questions) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
-    v_now timestamptz := fleet.now();
+    v_now   timestamptz := fleet.now();
+    v_until timestamptz := v_now + (q.on_expiry->>'seconds')::float8 * interval '1 s';
 BEGIN
     UPDATE fleet.questions SET
-        expires_at = v_now + (q.on_expiry->>'seconds')::float8 * interval '1 s',
+        expires_at = v_until,
         on_expiry = nullif(q.on_expiry->'then', 'null')
     WHERE thread_id = q.thread_id AND question_id = q.question_id;
     INSERT INTO fleet.notifications (notification_id, thread_id, question_id, asked_epoch,
@@ -35,6 +47,8 @@ BEGIN
     FROM fleet.notifications n
     WHERE n.thread_id = q.thread_id AND n.question_id = q.question_id
       AND n.asked_epoch = q.asked_epoch AND n.channel = q.on_expiry->>'channel';
+    PERFORM fleet.tell_expiry(q.thread_id, 'question_extended',
+        jsonb_build_object('question_id', q.question_id, 'expires_at', v_until));
 END $$;
 
 -- One question whose time is over; the caller has its row and its thread's. What became of
@@ -63,6 +77,26 @@ BEGIN
         RETURN 'cancelled';
     END IF;
     RETURN 'expired';
+END $$;
+
+-- Nobody answered these, and nothing else was declared for it: a thread that waits for no
+-- other answer fails, with the reason.
+CREATE OR REPLACE FUNCTION fleet.leave_unanswered(p_thread text, p_gone text[], p_why text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+    UPDATE fleet.threads SET status = 'failed', updated_at = fleet.now(), last_error = format(
+        'nobody answered question %s in time%s; `fleet restart` it, or send it new input',
+        array_to_string(p_gone, ', '), p_why)
+    WHERE thread_id = p_thread AND status = 'waiting'
+      AND NOT EXISTS (
+          SELECT FROM fleet.questions WHERE thread_id = p_thread AND status = 'open')
+      -- It goes on with the answer to another one.
+      AND NOT EXISTS (
+          SELECT FROM fleet.messages
+          WHERE thread_id = p_thread AND status IN ('pending', 'claimed', 'in_doubt', 'dead'));
+    PERFORM fleet.tell_expiry(p_thread, 'question_expired',
+        jsonb_build_object('questions', to_jsonb(p_gone)));
 END $$;
 
 -- Threads whose row a turn holds, or that a producer is sending to, are left for the next
@@ -105,21 +139,8 @@ BEGIN
                 v_why := coalesce(' (' || (q.on_expiry->>'reason') || ')', v_why);
             END IF;
         END LOOP;
-        UPDATE fleet.threads SET status = 'failed', updated_at = v_now, last_error = format(
-            'nobody answered question %s in time%s; `fleet restart` it, or send it new input',
-            array_to_string(v_gone, ', '), v_why)
-        WHERE thread_id = v_thread AND status = 'waiting' AND v_gone <> '{}'
-          AND NOT EXISTS (
-              SELECT FROM fleet.questions WHERE thread_id = v_thread AND status = 'open')
-          -- It goes on with the answer to another one.
-          AND NOT EXISTS (
-              SELECT FROM fleet.messages
-              WHERE thread_id = v_thread AND status IN ('pending', 'claimed', 'in_doubt', 'dead'));
-        -- A turn that runs tells of the thread by its end.
-        IF v_gone <> '{}' AND NOT EXISTS (
-            SELECT FROM fleet.threads WHERE thread_id = v_thread AND status = 'running') THEN
-            PERFORM fleet.tell_status(v_thread, 'question_expired',
-                jsonb_build_object('questions', to_jsonb(v_gone)));
+        IF v_gone <> '{}' THEN
+            PERFORM fleet.leave_unanswered(v_thread, v_gone, v_why);
         END IF;
     END LOOP;
     RETURN v_expired;
