@@ -21,9 +21,11 @@ from . import (
     complete,
     decide,
     fork,
+    gateway,
     graphs,
     health,
     history,
+    keys,
     look,
     notifications,
     operate,
@@ -78,6 +80,8 @@ for module in (
     setup,
     health,
     prune,
+    gateway,
+    keys,
 ):
     module.register(app)
 for name in ("up", "demo", "bench", "chaos", "doctor"):

@@ -31,12 +31,15 @@ Port = Annotated[
     typer.Option(
         min=0,
         max=65535,
-        help="0: any free one. Left out: that of last time or 7420 to 7423, if it is free.",
+        help="0: any free one. Left out: that of last time or 7420 to 7424, if it is free.",
     ),
 ]
 DataDir = Annotated[
     str | None,
     typer.Option("--data-dir", metavar="PATH", help="Where the data is kept; FLEET_DATA_DIR."),
+]
+WithGateway = Annotated[
+    bool, typer.Option("--gateway/--no-gateway", help="With the gateway, open to this machine.")
 ]
 WithFlower = Annotated[bool, typer.Option("--flower/--no-flower", help="With Flower to look on.")]
 
@@ -50,15 +53,19 @@ def up(
     worker: Annotated[
         bool, typer.Option("--worker/--no-worker", help="With a worker, or start your own.")
     ] = True,
+    gateway: WithGateway = True,
     flower: WithFlower = False,
     logs: Annotated[bool, typer.Option("--logs", help="Show the logs as they grow.")] = False,
     postgres_port: Port = None,
     redis_port: Port = None,
     shop_port: Port = None,
+    gateway_port: Port = None,
     flower_port: Port = None,
     as_json: Json = False,
 ) -> None:
-    """Run Postgres, a broker, the dev shop and a worker until Ctrl-C; the data is kept.
+    """Run Postgres, a broker, the dev shop, a worker and the gateway until Ctrl-C.
+
+    The data is kept; the next `fleet up` goes on with it.
 
     With FLEET_POSTGRES_URL and FLEET_REDIS_URL set, these servers are used and none is
     started; with FLEET_SHOP_URL, that shop.
@@ -69,9 +76,9 @@ def up(
 
     _choose_folder(data_dir)
     ports = {"postgres": postgres_port, "redis": redis_port}
-    ports |= {"shop": shop_port, "flower": flower_port}
+    ports |= {"shop": shop_port, "flower": flower_port, "gateway": gateway_port}
     slots = (concurrency or default_concurrency()) if worker else 0
-    host = Host(own_settings(), Wishes(ports, slots, pool.value, flower), _say)
+    host = Host(own_settings(), Wishes(ports, slots, pool.value, flower, gateway), _say)
     with ending_on_signals(), host as addresses:
         try:
             _show(addresses, as_json)
@@ -119,6 +126,7 @@ def _show(addresses: "Addresses", as_json: bool) -> None:
         "Postgres": addresses.postgres,
         "broker": addresses.broker,
         "shop": addresses.shop,
+        "gateway": addresses.gateway,
         "Flower": _flower(addresses),
         "passwords": f"in the URLs of {_near(addresses.stack_file)}",
         "logs": ", ".join(_near(path) for path in addresses.logs.values()),

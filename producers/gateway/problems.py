@@ -38,6 +38,7 @@ _STATUS = {
     "unknown_graph": 404,
     "unknown_thread": 404,
     "unknown_checkpoint": 404,
+    "unknown_message": 404,
     "thread_exists": 409,
     "message_conflict": 422,
     "question_open": 409,

@@ -10,6 +10,7 @@ from ..errors import MessageConflict, ProducerError, ThreadExists
 from ..messages import thread_id as make_thread_id
 from ..names import check_graph, check_key, check_message_id, new_message_id
 from ..operated import Cancellation
+from ..past.chat import page
 from ..past.checkpoints import Place, history
 from ..past.state import state_of
 from ..payloads import canonical_hash, checked
@@ -21,6 +22,7 @@ from .paths import GraphName, Key, QuestionId, thread_path
 from .problems import Problem
 from .rest_models import (
     AskedQuestion,
+    ChatMessages,
     GivenAnswer,
     History,
     Questions,
@@ -172,6 +174,25 @@ async def past(
         before=found[0]["checkpoint_id"] if len(found) == limit else None,
         notes=notes,
     )
+
+
+@router.get("/threads/{graph}/{key}/messages", responses=problems())
+async def messages(
+    graph: GraphName,
+    key: Key,
+    request: Request,
+    caller: Caller,
+    before: Annotated[str | None, Query(description="A message's id.", max_length=255)] = None,
+    limit: Limit = 50,
+) -> ChatMessages:
+    """The messages of a chat, the newest page first: those before the one that is named."""
+    doors = request.app.state
+    thread = await _readable(doors, caller, graph, key)
+    found = await doors.fleets.call(doors.fleets.of(caller.tenant).status, thread)
+    named = _name(before)
+    got = await doors.database.call(lambda conn: page(conn, found, named, limit))
+    first = got.messages[0].get("message_id") if got.messages and got.earlier else None
+    return ChatMessages(thread_id=thread, messages=got.messages, earlier=got.earlier, before=first)
 
 
 @router.get("/threads/{graph}/{key}/questions", responses=problems())

@@ -12,8 +12,14 @@ from infra.errors import PortTaken, SettingsError
 from infra.ports import Ports, is_free
 
 #: One block, below what systems give out to outgoing connections.
-DEFAULT_PORTS = {"postgres": 7420, "redis": 7421, "shop": 7422, "flower": 7423}
-_CALLED = {"postgres": "Postgres", "redis": "the broker", "shop": "the shop", "flower": "Flower"}
+DEFAULT_PORTS = {"postgres": 7420, "redis": 7421, "shop": 7422, "flower": 7423, "gateway": 7424}
+_CALLED = {
+    "postgres": "Postgres",
+    "redis": "the broker",
+    "shop": "the shop",
+    "flower": "Flower",
+    "gateway": "the gateway",
+}
 
 
 class ChosenPorts:
@@ -102,6 +108,7 @@ class Addresses:
     postgres: str
     broker: str
     shop: str
+    gateway: str | None
     flower: str | None
     flower_password_file: Path | None
     graphs: list[str]

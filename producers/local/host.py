@@ -20,7 +20,7 @@ from infra.settings import Settings, get_settings
 from .addresses import Addresses, ChosenPorts, broker_address, postgres_address
 from .given import check_broker, check_postgres
 from .keeping import Kept
-from .processes import Launcher, Process, environment, wait_for_worker
+from .processes import Launcher, Process, environment, wait_for_gateway, wait_for_worker
 from .signals import STOPPED
 
 _LOOK_EVERY = 0.25
@@ -39,6 +39,7 @@ class Wishes:
     concurrency: int
     pool: str = "prefork"
     flower: bool = False
+    gateway: bool = True
 
 
 def own_settings() -> Settings:
@@ -69,7 +70,7 @@ class Host:
         self._settings = settings
         self._wishes = wishes
         self._say = say
-        needed = {"flower"} if wishes.flower else set()
+        needed = {name for name in ("flower", "gateway") if getattr(wishes, name)}
         given = {"postgres": settings.postgres_url, "redis": settings.redis_url}
         given["shop"] = settings.shop_url
         needed |= {name for name, url in given.items() if not url}
@@ -121,16 +122,20 @@ class Host:
     def _start(self) -> Addresses:
         stack, wishes, folder = self._stack, self._wishes, self._stack.data_dir
         self._kept = [self._keep_server(server) for server in stack.servers]
-        _set_large_logs_aside(folder / "logs", ("shop", "worker", "flower"))
+        _set_large_logs_aside(folder / "logs", ("shop", "worker", "flower", "gateway"))
         described = self._migrate()
         shop_url = self._settings.shop_url or self._start_shop()
         stack_file = stack.publish(shop_url)
         self._launcher = self._launching(shop_url)
-        password_file = None
+        password_file = gateway = None
+        if wishes.gateway:
+            gateway = self._start_gateway()
         if wishes.concurrency:
             self._start_worker(described)
         if wishes.flower:
             password_file = self._start_flower()
+        if gateway is not None:
+            wait_for_gateway(gateway)
         started = [k for k in self._kept if k.name not in {s.name for s in stack.servers}]
         logs = {k.name: k.process.log_path for k in started if k.process is not None}
         return Addresses(
@@ -139,6 +144,7 @@ class Host:
             postgres=postgres_address(stack.postgres_url),
             broker=broker_address(stack.redis_url),
             shop=shop_url,
+            gateway=self._gateway_url if wishes.gateway else None,
             flower=f"http://127.0.0.1:{self._ports['flower']}" if wishes.flower else None,
             flower_password_file=password_file,
             graphs=[graph["graph"] for graph in described],
@@ -178,6 +184,20 @@ class Host:
         assert self._worker.process is not None
         wait_for_worker(self._worker.process)
 
+    @property
+    def _gateway_url(self) -> str:
+        return f"http://127.0.0.1:{self._ports['gateway']}"
+
+    def _start_gateway(self) -> Process:
+        """Open to this machine, unless the settings say that callers show who they are."""
+        port, settings = self._ports["gateway"], self._settings
+        auth = settings.gateway_auth if "gateway_auth" in settings.model_fields_set else "off"
+        kept = self._keep(lambda: self._launcher.gateway(port, auth), needed=False)
+        self._kept.append(kept)
+        self._ports.remember("gateway")
+        assert kept.process is not None
+        return kept.process
+
     def _start_flower(self) -> Path:
         port, path = self._ports["flower"], self._stack.data_dir / "flower-password"
         password = folders.password(path, "Delete it and start again: a new one is made.")
@@ -200,7 +220,9 @@ class Host:
 
     def _launching(self, shop_url: str | None) -> Launcher:
         urls = {"postgres_url": self._stack.postgres_url, "redis_url": self._stack.redis_url}
-        env = environment(os.environ, **urls, shop_url=shop_url)
+        # Links that the notifier sends lead to the gateway.
+        public = self._settings.public_url or (self._gateway_url if self._wishes.gateway else None)
+        env = environment(os.environ, **urls, shop_url=shop_url, public_url=public)
         given = self._settings.postgres_url or self._settings.redis_url
         return Launcher(self._stack, env, Path.cwd(), shared=bool(given))
 

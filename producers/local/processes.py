@@ -1,4 +1,4 @@
-"""The processes beside the servers: dev shop, Celery workers, Flower.
+"""The processes beside the servers: dev shop, Celery workers, gateway, Flower.
 
 Each is a child of the stack's guard, in a group of its own, and writes to one log.
 """
@@ -20,6 +20,7 @@ from .waiting import until
 #: Importing Celery and LangGraph takes its time on a busy machine.
 READY_WITHIN = 60.0
 _LISTENS = re.compile(r"^shop listening on (http://\S+)$", re.MULTILINE)
+_FLEET = "import sys; from producers.cli import main; sys.exit(main())"
 _ROOT = Path(__file__).resolve().parents[2]
 #: What Flower may do; see workers/flower.py.
 _FLOWER = _ROOT / "infra" / "docker" / "flower.py"
@@ -113,6 +114,11 @@ class Launcher:
         argv += ["-n", known, "-l", "INFO", "--without-mingle", *options]
         return replace(self.launch(name, argv), worker=known)
 
+    def gateway(self, port: int, auth: str) -> Process:
+        """Start the gateway on this machine's own address; see `wait_for_gateway`."""
+        argv = [sys.executable, "-c", _FLEET, "gateway", "--host=127.0.0.1", f"--port={port}"]
+        return self.launch("gateway", argv, FLEET_GATEWAY_AUTH=auth)
+
     def flower(self, port: int, password: str) -> Process:
         """Start Flower for the user fleet, only to look. The list of processes shows no
         password."""
@@ -146,3 +152,15 @@ def worker_ready(process: Process) -> bool:
 def wait_for_worker(process: Process) -> None:
     """Until the worker serves. Raises ServerFailed."""
     until(lambda: worker_ready(process), READY_WITHIN, f"{process.child.name} to be ready")
+
+
+def wait_for_gateway(process: Process) -> None:
+    """Until it listens. Raises ServerFailed."""
+
+    def listens() -> bool:
+        if "The gateway listens on " in process.said():
+            return True
+        process.require_alive()
+        return False
+
+    until(listens, READY_WITHIN, "the gateway to listen")

@@ -15,10 +15,11 @@ import httpx
 import pytest
 
 from infra.ports import free_port
+from producers.local.addresses import DEFAULT_PORTS
 from tests.acceptance.commands import FLEET, Command, gone, open_folder
 from tests.harness import Broker, Database, clean_environment, eventually
 
-ANY_PORTS = [f"--{name}-port=0" for name in ("postgres", "redis", "shop", "flower")]
+ANY_PORTS = [f"--{name}-port=0" for name in DEFAULT_PORTS]
 
 
 class Up:
@@ -110,6 +111,16 @@ def test_commands_in_another_terminal_need_no_variable(up: Up, addresses: dict[s
     done = up.json("submit", "refund", "A1001", "--input", '{"user_id": "u_42"}', "--wait", "30")
     assert done["status"] == "done"
     assert up.refunds(addresses, "A1001") == 1
+
+
+def test_the_gateway_is_open_to_this_machine(up: Up, addresses: dict[str, Any]) -> None:
+    """A service without Python hands work over with one request."""
+    path, headers = "/threads/refund/A1005", {"Idempotency-Key": "order-A1005"}
+    with httpx.Client(base_url=addresses["gateway"], timeout=30) as client:
+        sent = client.post(f"{path}/messages", json={"input": {"user_id": "u_42"}}, headers=headers)
+        assert sent.status_code == 202, sent.text
+        eventually(lambda: client.get(path).json()["status"] == "done", 30)
+    assert up.refunds(addresses, "A1005") == 1
 
 
 def test_celerys_own_commands_need_no_variable(up: Up, addresses: dict[str, Any]) -> None:

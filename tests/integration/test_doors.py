@@ -34,7 +34,10 @@ GOOD = {
 #: What a command needs beside its required parameters to get as far as its names.
 MORE = {"answer": ["--approve"], "resolve": ["--did-not-happen"], "fork": ["--yes"]}
 #: They ask nothing of a fleet that runs, or take no names.
-APART = {"up", "demo", "bench", "chaos", "doctor", "migrate", "prune", "graphs"}
+APART = {"up", "demo", "bench", "chaos", "doctor", "migrate", "prune", "graphs"} | {
+    "gateway",
+    "keys",
+}
 
 
 def _lines() -> Iterator[tuple[str, ...]]:
