@@ -27,3 +27,4 @@ secret postgres_url "postgresql://fleet:$(cat "$folder/postgres_password")@postg
 secret redis_password "$(random)"
 secret redis_url "redis://:$(cat "$folder/redis_password")@redis:6379/0"
 secret flower_login "fleet:$(random)"
+secret jwt_secret "$(random)"

@@ -1,6 +1,6 @@
 """The steps of smoke.sh that talk to the fleet and the shop; run inside of the stack.
 
-python - submit N | busy CALLS | finish N | books N | flower      < smoke.py
+python - submit N | busy CALLS | finish N | books N | flower | gateway KEY      < smoke.py
 """
 
 import json
@@ -87,6 +87,23 @@ def flower() -> None:
     until(refused, "Flower to refuse")
 
 
+def gateway(key: str) -> None:
+    """It serves a caller with a key, and nobody else."""
+
+    def status(**headers: str) -> int:
+        request = urllib.request.Request("http://gateway:8800/threads", headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=5) as answer:
+                return int(answer.status)
+        except urllib.error.HTTPError as error:
+            return error.code
+        except OSError:
+            return 0
+
+    until(lambda: status() == 401, "the gateway to refuse")
+    until(lambda: status(Authorization=f"Bearer {key}") == 200, "the gateway to serve")
+
+
 def called() -> int:
     return int(shop("GET", "/admin/books")["calls"]["refunds"]["total"])
 
@@ -108,5 +125,5 @@ def until(condition: Any, what: str) -> None:
 
 
 if __name__ == "__main__":
-    STEPS: dict[str, Any] = {f.__name__: f for f in (submit, busy, finish, books, flower)}
-    STEPS[sys.argv[1]](*map(int, sys.argv[2:]))
+    STEPS: dict[str, Any] = {f.__name__: f for f in (submit, busy, finish, books, flower, gateway)}
+    STEPS[sys.argv[1]](*(int(given) if given.isdigit() else given for given in sys.argv[2:]))

@@ -6,7 +6,7 @@
 #     infra/docker/smoke.sh [--keep] [--no-build]
 #
 # --keep leaves the stack up at the end; ORDERS (60) is how many refunds, FLOWER_PORT (15555)
-# where Flower is published. COMPOSE may name another command than "docker compose".
+# and GATEWAY_PORT (18800) where Flower and the gateway are published. COMPOSE may name another command than "docker compose".
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
@@ -21,6 +21,7 @@ done
 orders=${ORDERS:-60}
 folder=$(mktemp -d)
 export SECRETS_DIR=$folder/secrets FLEET_SHOP_URL=http://shop:8000 FLOWER_PORT=${FLOWER_PORT:-15555}
+export GATEWAY_PORT=${GATEWAY_PORT:-18800}
 export WORKER_SLOTS=${WORKER_SLOTS:-4} COMPOSE_PROFILES=shop
 read -ra compose <<<"${COMPOSE:-docker compose}"
 
@@ -82,6 +83,8 @@ say "${#containers[@]} containers: none as root, file systems read-only, no capa
 healthy "${containers[@]}"
 say "all are healthy"
 step flower
+key=$(stack exec -T gateway fleet keys create smoke --role producer 2>/dev/null) || fail "no key"
+step gateway "$key"
 
 say "submitting $orders refunds, every other above the limit; the shop is slow"
 step submit "$orders"

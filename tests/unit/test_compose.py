@@ -30,10 +30,10 @@ def test_a_container_can_do_no_more_than_it_has_to(name: str) -> None:
 
 @every_service
 def test_ports_are_published_to_this_machine_only(name: str) -> None:
-    """And only Flower's."""
+    """And only those of Flower and the gateway."""
     ports = SERVICES[name].get("ports", [])
     assert all(port.startswith("127.0.0.1:") for port in ports)
-    assert bool(ports) == (name == "flower")
+    assert bool(ports) == (name in ("flower", "gateway"))
 
 
 @every_service
@@ -41,7 +41,7 @@ def test_a_secret_is_a_file(name: str) -> None:
     """No variable or argument holds a password, and each file asked for is declared."""
     service = SERVICES[name]
     for variable, value in service.get("environment", {}).items():
-        if re.search("PASSWORD|POSTGRES_URL|REDIS_URL|LOGIN|AUTH", variable):
+        if re.search("PASSWORD|POSTGRES_URL|REDIS_URL|LOGIN|SECRET", variable):
             assert variable.endswith("_FILE"), variable
             assert value.removeprefix("/run/secrets/") in service["secrets"]
     assert set(service.get("secrets", [])) <= COMPOSE["secrets"].keys()
@@ -75,6 +75,13 @@ def test_whatever_is_ours_waits_for_the_migrations() -> None:
     for name in ours - {"migrate", "shop"}:
         waits = SERVICES[name]["depends_on"]["migrate"]
         assert waits == {"condition": "service_completed_successfully"}, name
+
+
+def test_the_gateway_asks_who_calls() -> None:
+    """It is reached from outside of its container, and starts with what secrets.sh makes."""
+    given = SERVICES["gateway"]["environment"]
+    assert given["FLEET_GATEWAY_AUTH"] == "on"
+    assert given["FLEET_JWT_SECRET_FILE"] == "/run/secrets/jwt_secret"
 
 
 def test_workers_can_be_many() -> None:
@@ -137,7 +144,8 @@ def test_the_script_makes_every_secret_once(tmp_path: Path) -> None:
     assert f":{made['postgres_password']}@postgres:5432/fleet" in made["postgres_url"]
     assert f":{made['redis_password']}@redis:6379/" in made["redis_url"]
     passwords = {made["postgres_password"], made["redis_password"], made["flower_login"][6:]}
-    assert len(passwords) == 3 and all(re.fullmatch("[0-9a-f]{48}", p) for p in passwords)
+    passwords.add(made["jwt_secret"])
+    assert len(passwords) == 4 and all(re.fullmatch("[0-9a-f]{48}", p) for p in passwords)
     assert secrets_made(folder) == made
 
 
