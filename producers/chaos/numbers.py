@@ -10,15 +10,14 @@ if TYPE_CHECKING:
     from .arena import Arena
     from .fire import Fire
     from .load import Load
-    from .soak import Wishes
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """kills, troubles: how many of each kind. processes: killed in those kills. accepted:
-    messages. unavailable: sends that an outage refused or left open, sent again later.
-    takeovers: seconds. rested: seconds from the end of the fire until all was done. fell:
-    workers that served and then ended although nobody had killed them."""
+    """seconds: how long it burned. kills, troubles: how many of each kind. processes: killed
+    in those kills. accepted: messages. unavailable: sends that an outage refused or left open,
+    sent again later. takeovers: seconds. rested: seconds from the end of the fire until all was
+    done. fell: workers that served and then ended although nobody had killed them."""
 
     seed: int
     seconds: float
@@ -37,7 +36,8 @@ class Numbers:
     @classmethod
     def of(
         cls,
-        wishes: "Wishes",
+        seed: int,
+        seconds: float,
         fire: "Fire",
         load: "Load",
         arena: "Arena",
@@ -46,8 +46,8 @@ class Numbers:
         took: float,
     ) -> Self:
         return cls(
-            seed=wishes.seed,
-            seconds=wishes.seconds,
+            seed=seed,
+            seconds=seconds,
             kills=dict(fire.kills),
             troubles=dict(fire.troubles),
             processes=fire.processes,
@@ -82,7 +82,7 @@ class Numbers:
         return {
             "ok": self.ok,
             "seed": self.seed,
-            "fire_seconds": self.seconds,
+            "fire_seconds": round(self.seconds, 1),
             "seconds": round(self.took, 1),
             "kills": {"total": sum(self.kills.values()), **self.kills},
             "processes_killed": self.processes,
@@ -117,6 +117,7 @@ class Numbers:
         takeover = self.takeover()
         return [
             ("seed", str(self.seed)),
+            ("fire", f"{self.seconds:.0f} s"),
             ("kills", _counted(self.kills)),
             ("processes killed", str(self.processes)),
             ("troubles", _counted(self.troubles)),

@@ -11,6 +11,7 @@ from typing import Any
 
 from infra.errors import ServerFailed
 
+from ..local.signals import noting_an_interrupt
 from ..local.waiting import until
 from . import plan
 from .arena import Arena
@@ -52,6 +53,7 @@ class Wishes:
 def soak(wishes: Wishes, say: Say, evidence: Path) -> Numbers:
     """Set fire to a fleet of its own for so long, let it come to rest, and judge.
 
+    Ctrl-C puts the fire out early; what was done by then is judged.
     evidence: a folder that is made only where a fault is found. Raises ChaosFailed.
     """
     begun = time.monotonic()
@@ -66,7 +68,7 @@ def soak(wishes: Wishes, say: Say, evidence: Path) -> Numbers:
         say(f"Fire for {wishes.seconds:.0f} s; --seed {wishes.seed} repeats its plan.")
         load.begin()
         try:
-            _burn(fire, load, wishes.seconds, say)
+            burned = _burn(fire, load, wishes.seconds, say)
             rested = _come_to_rest(arena, load, say)
         except Exception:
             _keep_logs(arena, evidence)
@@ -74,7 +76,8 @@ def soak(wishes: Wishes, say: Say, evidence: Path) -> Numbers:
         finally:
             load.close()
         report = _judge(arena, load)
-        numbers = Numbers.of(wishes, fire, load, arena, report, rested, time.monotonic() - begun)
+        took = time.monotonic() - begun
+        numbers = Numbers.of(wishes.seed, burned, fire, load, arena, report, rested, took)
         if not numbers.ok:
             _keep(arena, numbers, evidence)
             say(f"Logs, and all that is stored of the threads found, are in {evidence}.")
@@ -90,7 +93,8 @@ def _fire(arena: Arena, wishes: Wishes) -> Fire:
     )
 
 
-def _burn(fire: Fire, load: Load, seconds: float, say: Say) -> None:
+def _burn(fire: Fire, load: Load, seconds: float, say: Say) -> float:
+    """How many seconds it burned: fewer than were asked for after Ctrl-C."""
     begun = said = time.monotonic()
 
     def goes_on() -> bool:
@@ -100,9 +104,13 @@ def _burn(fire: Fire, load: Load, seconds: float, say: Say) -> None:
             said = now
             say(f"{(now - begun) / 60:.0f} min: {fire.kills.total()} kills, {len(load.sent)} sent.")
         load.check()
-        return now - begun < seconds
+        return now - begun < seconds and not interrupted()
 
-    fire.rage(goes_on)
+    with noting_an_interrupt() as interrupted:
+        fire.rage(goes_on)
+        if interrupted():
+            say("Stopped early: what was done is judged. Ctrl-C again ends without that.")
+    return time.monotonic() - begun
 
 
 def _come_to_rest(arena: Arena, load: Load, say: Say) -> float:

@@ -28,17 +28,49 @@ def test_it_prints_its_numbers_and_leaves_nothing_behind(tmp_path: Path) -> None
 
 
 def test_it_is_stopped_in_the_middle(tmp_path: Path) -> None:
-    """By SIGINT: servers, workers and their folder are gone with it, stopped ones included."""
+    """By SIGTERM: servers, workers and their folder are gone with it, stopped ones included."""
     command = Command("chaos", "--minutes", "5", cwd=tmp_path)
     try:
         command.says("Fire for 300 s")
         family = command.family()
         folder = temporary_folder_of(family)
-        command.send(signal.SIGINT)
-        assert command.ends(30) == 130
+        command.send(signal.SIGTERM)
+        assert command.ends(30) == 128 + signal.SIGTERM
         assert "Nothing is left running" in command.messages()
         gone(family, 3.0)
         assert not folder.exists()
+    finally:
+        command.close()
+
+
+def test_ctrl_c_puts_the_fire_out_early(tmp_path: Path) -> None:
+    """What was done by then is judged and its numbers are printed."""
+    command = Command("chaos", "--minutes", "5", "--json", cwd=tmp_path)
+    try:
+        command.says("Fire for 300 s")
+        command.send(signal.SIGINT)
+        command.says("Stopped early")
+        assert command.ends(110) == 0, command.messages()
+        found = json.loads(command.output.read_text())
+    finally:
+        command.close()
+    assert found["ok"] and found["fire_seconds"] < 100
+    assert found["accepted"] >= found["threads"] > 0
+
+
+def test_a_second_ctrl_c_ends_it_at_once(tmp_path: Path) -> None:
+    """Without numbers, and with nothing left."""
+    command = Command("chaos", "--minutes", "5", "--json", cwd=tmp_path)
+    try:
+        command.says("Fire for 300 s")
+        family = command.family()
+        command.send(signal.SIGINT)
+        command.says("Stopped early")
+        command.send(signal.SIGINT)
+        assert command.ends(30) == 130
+        assert "Nothing is left running" in command.messages()
+        assert command.output.read_text() == ""
+        gone(family, 3.0)
     finally:
         command.close()
 
