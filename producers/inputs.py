@@ -43,15 +43,11 @@ class InputSchemas:
     def check(self, conn: psycopg.Connection[Any], message: Start | Input) -> None:
         """Raise InvalidInput, naming the value that does not fit."""
         checks = self._checks(conn, message.graph)
-        validator = checks.first if isinstance(message, Start) else checks.later
-        if (error := first_error(validator, message.input)) is not None:
-            path, reason = error
-            raise InvalidInput(
-                f"The input does not fit graph '{message.graph}': {path}{reason}.",
-                "Correct the input and send it again.",
-                graph=message.graph,
-                path=path.rstrip(": "),
-            )
+        require_fit(
+            message.graph,
+            checks.first if isinstance(message, Start) else checks.later,
+            message.input,
+        )
 
     def _checks(self, conn: psycopg.Connection[Any], graph: str) -> _Checks:
         now = time.monotonic()
@@ -65,6 +61,18 @@ class InputSchemas:
             with self._lock:
                 self._known[graph] = (now + KEPT_FOR, checks)
         return checks
+
+
+def require_fit(graph: str, validator: Validator | None, value: Any) -> None:
+    """Raise InvalidInput, naming what in the graph's input does not fit."""
+    if (error := first_error(validator, value)) is not None:
+        path, reason = error
+        raise InvalidInput(
+            f"The input does not fit graph '{graph}': {path}{reason}.",
+            "Correct the input and send it again.",
+            graph=graph,
+            path=path.rstrip(": "),
+        )
 
 
 def _compiled(schema: dict[str, Any]) -> _Checks:

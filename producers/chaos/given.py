@@ -2,7 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,11 @@ from graphs.registry import RegisteredGraph
 from graphs.values import plain
 
 from ..errors import ProducerError
+from ..inputs import require_fit
 from ..lines import opened
 from ..messages import Start, built
 from ..payloads import once_each, shown
-from ..schemas import compiled, first_error
+from ..schemas import compiled
 from ..status import Question
 from .errors import ChaosUsage
 from .samples import NoSample, result_of, sample_of
@@ -68,7 +70,7 @@ class Answers:
 def read_inputs(source: str, graph: RegisteredGraph) -> list[Input]:
     """The lines of the file, each as `fleet submit --from` takes it.
 
-    Raises ChaosUsage, or the error of a start that can't be right, with the line in it.
+    Raises ChaosUsage, or what a door would raise of such a start, with the line in it.
     """
     validator = compiled(graph.input_schema) if graph.input_schema else None
     found = []
@@ -78,23 +80,23 @@ def read_inputs(source: str, graph: RegisteredGraph) -> list[Input]:
             where = f"{lines.name}, line {number}"
             if start["graph"] != graph.name:
                 raise ChaosUsage(f"{where}: it is for graph '{start['graph']}'.", "Remove it.")
-            made = _start(start, where)
-            if (error := first_error(validator, made.input)) is not None:
-                raise ChaosUsage(
-                    f"{where}: the input does not fit graph '{graph.name}': {error[0]}{error[1]}.",
-                    "Correct it.",
-                )
+            with _in_line(where):
+                made = built(Start, **start)
+                require_fit(graph.name, validator, made.input)
             found.append(Input(number, made))
     if not found:
         raise ChaosUsage(f"{source} has no inputs.", 'Write {"key": "A1001", "input": {}} in it.')
     return found
 
 
-def _start(given: dict[str, Any], where: str) -> Start:
+@contextmanager
+def _in_line(where: str) -> Iterator[None]:
+    """Say where it was that a door would have refused it."""
     try:
-        return built(Start, **given)
+        yield
     except ProducerError as error:
         error.message = f"{where}: {error.message}"
+        error.hint = "Nothing was run; correct the line."
         raise
 
 

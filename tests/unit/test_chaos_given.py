@@ -6,7 +6,7 @@ import pytest
 
 from graphs.registry import Registry
 from infra.settings import get_settings
-from producers import InvalidPayload
+from producers import InvalidInput, InvalidPayload
 from producers.chaos.given import read_inputs
 
 
@@ -22,3 +22,14 @@ def test_inputs_that_can_not_be_read_say_that_nothing_was_run(
     with pytest.raises(InvalidPayload, match=r"inputs\.jsonl.*Nothing was run; correct") as refused:
         read_inputs(str(file), graph)
     assert refused.value.exit_code == 2
+
+
+def test_an_input_that_does_not_fit_is_refused_as_at_the_door(tmp_path: Path) -> None:
+    """InvalidInput, exit code 1, as `fleet submit` has it; the line is named."""
+    file = tmp_path / "inputs.jsonl"
+    file.write_text('{"key": "A1", "input": {"user_id": "u"}}\n{"key": "A2", "input": {}}\n')
+    graph = Registry.load(get_settings().graphs_path).get("refund")
+    with pytest.raises(InvalidInput, match=r"line 2: .*does not fit graph 'refund'") as refused:
+        read_inputs(str(file), graph)
+    assert refused.value.exit_code == 1
+    assert refused.value.hint == "Nothing was run; correct the line."
