@@ -83,6 +83,12 @@ class Proxy:
         """New connections go to this server, as an address does after a failover."""
         self._server = _address(server_url)
 
+    def ports(self) -> set[int]:
+        """Its own, at which it is called and from which it calls the server."""
+        found: set[int] = set()
+        self._do(self._ports(found))
+        return found
+
     # In the thread of the loop
 
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
@@ -123,6 +129,9 @@ class Proxy:
         self._dark = True
         for each in self._sockets():
             each.setsockopt(socket.SOL_SOCKET, _ATTACH, _DROP_ALL)
+
+    async def _ports(self, found: set[int]) -> None:
+        found |= {each.getsockname()[1] for each in self._sockets() if each.fileno() >= 0}
 
     def _sockets(self) -> list[Any]:
         return [self._listener, *(writer.get_extra_info("socket") for writer in self._writers)]
