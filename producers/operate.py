@@ -18,7 +18,7 @@ from .errors import (
 from .messages import check_graph
 from .messages import thread_id as make_thread_id
 from .names import check_text_name
-from .operated import Cancellation, Dropped, EffectName, Hold, Retried, WorkerRow
+from .operated import Cancellation, Dropped, EffectName, Hold, QueueRow, Retried, WorkerRow
 from .refusals import unknown_graph, unknown_thread
 from .runs import parted
 from .status import Receipt
@@ -170,6 +170,11 @@ class Operations:
         return Hold(graph=graph, paused=paused, **mail)
 
     # Workers
+
+    def queues(self) -> list[QueueRow]:
+        """The queues that graphs, workers or mail name, and the work in each."""
+        found = self._sessions.run(lambda conn: queries.rows(conn, "queues"), reads=True)
+        return [QueueRow.model_validate(row) for row in found]
 
     def workers(self) -> list[WorkerRow]:
         """The workers that have announced themselves, and what each runs now."""

@@ -110,3 +110,20 @@ class WorkerRow(_Told):
         if self.draining or self.drain_requested:
             return "draining" if self.runs or not self.draining else "drained"
         return "ready"
+
+
+class QueueRow(_Told):
+    """A queue. workers, slots: of those that take turns. running: turns. due: threads that
+    could be taken up at once, the first of them for oldest_due_for seconds. waiting: messages,
+    also those of a later time or behind others; held: those of its paused graphs."""
+
+    queue: str
+    workers: int
+    slots: int
+    running: int
+    due: int
+    oldest_due_for: float | None = None
+    waiting: int
+    held: int
+    graphs: list[str] = []
+    paused: list[str] = []

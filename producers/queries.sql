@@ -236,3 +236,40 @@ LIMIT %(limit)s
 
 -- name: notify_again
 SELECT to_json(fleet.notify_again(%(channel)s))::text
+
+-- Work by queue. Mail of a paused graph is held, under the queue in which it will go on; due
+-- are the threads that a worker could take up at once.
+-- name: queues
+WITH mail AS (
+    SELECT CASE WHEN held THEN substr(queue, length('paused:') + 1) ELSE queue END AS queue,
+        count(*) FILTER (WHERE status = 'claimed') AS running,
+        count(*) FILTER (WHERE status = 'pending' AND NOT held) AS waiting,
+        count(*) FILTER (WHERE status = 'pending' AND held) AS held
+    FROM (
+        SELECT queue, status, starts_with(queue, 'paused:') AS held
+        FROM fleet.messages WHERE status IN ('pending', 'claimed')) AS m
+    GROUP BY 1),
+due AS (
+    SELECT queue, count(*) AS due,
+        extract(epoch FROM (SELECT fleet.now()) - min(available_at)) AS oldest
+    FROM fleet.heads WHERE available_at <= (SELECT fleet.now()) GROUP BY queue),
+serving AS (
+    SELECT queue, count(*) AS workers, sum(slots) AS slots
+    FROM fleet.workers, unnest(queues) AS queue
+    WHERE seen_at >= (SELECT fleet.now()) - fleet.silent_after()
+      AND NOT draining AND NOT drain_requested
+    GROUP BY queue),
+served AS (
+    SELECT queue, json_agg(graph ORDER BY graph) AS graphs,
+        json_agg(graph ORDER BY graph) FILTER (WHERE paused) AS paused
+    FROM fleet.graphs GROUP BY queue)
+SELECT json_build_object(
+    'queue', queue, 'workers', coalesce(workers, 0), 'slots', coalesce(slots, 0),
+    'running', coalesce(running, 0), 'due', coalesce(due, 0), 'oldest_due_for', oldest,
+    'waiting', coalesce(waiting, 0), 'held', coalesce(held, 0),
+    'graphs', coalesce(graphs, '[]'), 'paused', coalesce(paused, '[]'))::text
+FROM (
+    SELECT queue FROM mail UNION SELECT queue FROM serving UNION SELECT queue FROM served) AS q
+LEFT JOIN mail USING (queue) LEFT JOIN due USING (queue)
+LEFT JOIN serving USING (queue) LEFT JOIN served USING (queue)
+ORDER BY queue

@@ -1,8 +1,9 @@
-"""What operators do: `fleet cancel`, `retry`, `drop`, `restart`, `pause`, `resume`, `workers`
-and `drain`."""
+"""What operators do: `fleet cancel`, `retry`, `drop`, `restart`, `pause`, `resume`, `queues`,
+`workers` and `drain`."""
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,17 +13,19 @@ from .consent import Yes, agree
 from .failures import note
 from .options import Json, MessageId, Thread, read_json
 from .output import print_facts, print_json, print_table
+from .several import Threads, each, is_one, print_done
 from .submit import report
 
 if TYPE_CHECKING:
     from ..client import Fleet
-    from ..operated import EffectName, Hold, WorkerRow
+    from ..operated import Cancellation, Dropped, Hold, QueueRow, WorkerRow
 
+_QUEUES = ("queue", "workers", "slots", "running", "due", "oldest", "waiting", "held", "paused")
 _WORKERS = ("worker", "state", "pool", "slots", "busy", "queues", "seen_at", "runs")
 
 
 def register(app: typer.Typer) -> None:
-    for command in (cancel, retry, drop, restart, pause, resume, workers, drain):
+    for command in (cancel, retry, drop, restart, pause, resume, queues, workers, drain):
         app.command()(command)
 
 
@@ -38,16 +41,25 @@ Wait = Annotated[
 ]
 
 
-def cancel(thread: Thread, wait: Wait = None, as_json: Json = False) -> None:
-    """Call off all that is open of a thread; a running turn stops at its next step."""
+def cancel(thread: Threads, wait: Wait = None, as_json: Json = False) -> None:
+    """Call off all that is open of threads; a running turn stops at its next step."""
+    if wait is not None and not is_one(thread):
+        raise typer.BadParameter("It goes with one thread only.", param_hint="--wait")
     from ..client import Fleet
 
     with Fleet() as fleet:
-        done = fleet.cancel(thread)
-        if done.outcome == "requested" and wait is not None:
-            fleet.wait(done.thread_id, wait)
-            done = fleet.cancel(thread)
-    _print(done, as_json)
+
+        def call_off(thread_id: str) -> "Cancellation":
+            done = fleet.cancel(thread_id)
+            if done.outcome == "requested" and wait is not None:
+                fleet.wait(done.thread_id, wait)
+                done = fleet.cancel(thread_id)
+            return done
+
+        each(thread, call_off, _tell_cancelled, as_json)
+
+
+def _tell_cancelled(done: "Cancellation") -> None:
     if done.outcome == "requested":
         note(
             f"A turn of {done.thread_id} runs; it finishes the call that it is making, if any, "
@@ -55,11 +67,11 @@ def cancel(thread: Thread, wait: Wait = None, as_json: Json = False) -> None:
         )
     elif done.outcome == "finished":
         note(f"{done.thread_id} had ended ({done.status}) already; nothing was called off.")
-    _tell_doubt(done.thread_id, done.in_doubt)
+    _tell_doubt(done)
 
 
 def retry(
-    thread: Thread,
+    thread: Threads,
     new_request: Annotated[
         bool,
         typer.Option(
@@ -68,21 +80,20 @@ def retry(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Work on a dead message again; it goes on where it stopped."""
+    """Work on dead messages again; they go on where they stopped."""
     from ..client import Fleet
 
     with Fleet() as fleet:
-        _print(fleet.retry(thread, new_request=new_request), as_json)
+        again = partial(fleet.retry, new_request=new_request)
+        each(thread, again, lambda _: None, as_json)
 
 
-def drop(thread: Thread, as_json: Json = False) -> None:
-    """Give up a thread's quarantined message, so that later mail goes on."""
+def drop(thread: Threads, as_json: Json = False) -> None:
+    """Give up threads' quarantined messages, so that later mail goes on."""
     from ..client import Fleet
 
     with Fleet() as fleet:
-        done = fleet.drop(thread)
-    _print(done, as_json)
-    _tell_doubt(done.thread_id, done.in_doubt)
+        each(thread, fleet.drop, _tell_doubt, as_json)
 
 
 def restart(
@@ -133,6 +144,26 @@ def resume(graph: Graph, as_json: Json = False) -> None:
 
     with Fleet() as fleet:
         _print_hold(fleet.resume(graph), as_json)
+
+
+def queues(as_json: Json = False) -> None:
+    """List the queues: who serves them, what runs, what is due and since when."""
+    from ..client import Fleet
+
+    with Fleet() as fleet:
+        found = fleet.queues()
+    if as_json:
+        print_json({"queues": [q.model_dump(mode="json") for q in found]})
+        return
+    print_table("", _QUEUES, [_queue(q) for q in found])
+
+
+def _queue(found: "QueueRow") -> dict[str, Any]:
+    oldest = found.oldest_due_for
+    return found.model_dump() | {
+        "oldest": "" if oldest is None else f"{oldest:.0f} s",
+        "paused": " ".join(found.paused),
+    }
 
 
 def workers(as_json: Json = False) -> None:
@@ -187,22 +218,8 @@ def _drained(fleet: "Fleet", found: "WorkerRow", wait: float) -> "WorkerRow":
     return found
 
 
-def _print(done: Any, as_json: bool) -> None:
-    if as_json:
-        print_json(done.model_dump(mode="json"))
-        return
-    facts = {name: getattr(done, name) for name in type(done).model_fields}
-    print_facts(
-        {
-            name: ", ".join(map(str, value)) if isinstance(value, list) else value
-            for name, value in facts.items()
-            if value not in (None, [])
-        }
-    )
-
-
 def _print_hold(hold: "Hold", as_json: bool) -> None:
-    _print(hold, as_json)
+    print_done(hold, as_json)
     if hold.paused and hold.running:
         note(f"{hold.running} turn(s) under way go on to their end.")
 
@@ -227,10 +244,11 @@ def _worker(found: "WorkerRow") -> dict[str, Any]:
     }
 
 
-def _tell_doubt(thread: str, effects: Sequence["EffectName"]) -> None:
-    if effects:
-        named = ", ".join(map(str, effects))
+def _tell_doubt(done: "Cancellation | Dropped") -> None:
+    if done.in_doubt:
+        named = ", ".join(map(str, done.in_doubt))
         note(
-            f"{thread} leaves effects that may have happened: {named}. Nothing waits for them any "
-            "more, and nothing needs to be recorded here; for your books, look them up outside."
+            f"{done.thread_id} leaves effects that may have happened: {named}. Nothing waits for "
+            "them any more, and nothing needs to be recorded here; for your books, look them up "
+            "outside."
         )
