@@ -12,7 +12,6 @@ import importlib
 import importlib.util
 import inspect
 import sys
-import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from langgraph.graph import StateGraph
 from langgraph.pregel import Pregel
 from langgraph.store.memory import InMemoryStore
 
+from graphs import own_code
 from graphs.copies import copied
 from graphs.masked_state import masked
 from graphs.opening import Await, Leave, entered, is_context, own_loop
@@ -125,7 +125,7 @@ def load(name: str, entry: Entry, folder: Path) -> tuple[Graph, Factory | None]:
     except (Exception, SystemExit) as exc:
         raise RegistryError(
             f"Graph {name!r} can't be loaded from {entry.path}: {type(exc).__name__}: "
-            f"{exc}{_place(exc, folder)}.",
+            f"{exc}{_place(exc, folder.resolve())}.",
             "Correct it, then restart the workers.",
         ) from exc
 
@@ -271,8 +271,6 @@ def _dotted(file: Path) -> str | None:
 
 
 def _place(exc: BaseException, folder: Path) -> str:
-    """Where in the user's own files it happened: " (agent.py, line 3)"."""
-    frames = traceback.extract_tb(exc.__traceback__)
-    own = [f for f in frames if Path(f.filename).is_relative_to(folder.resolve())]
-    own = [f for f in own if "site-packages" not in f.filename]
-    return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""
+    """Where in the user's own files it happened: " (agent.py:3)"."""
+    place = own_code.place_of(exc, folder)
+    return f" ({place})" if place else ""

@@ -10,23 +10,20 @@ import contextlib
 import functools
 import inspect
 import itertools
-import sysconfig
 import types
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 from langchain_core.runnables import Runnable
 from langchain_core.tools import BaseTool
 from langgraph.pregel import Pregel
 
+from graphs import own_code
+
 #: Objects looked at per node, and elements per collection: nothing ordinary comes near.
 LIMIT = 50_000
 ELEMENTS = 1_000
 
-_LIBRARIES = tuple(
-    {str(Path(sysconfig.get_path(name)).resolve()) for name in ("purelib", "platlib", "stdlib")}
-)
 _SIMPLE = (str, bytes, int, float, bool, type(None), complex, range)
 
 
@@ -66,8 +63,7 @@ def named(kinds: tuple[type, ...], *starts: Any) -> dict[str, Any]:
 
 def is_library(function: types.FunctionType) -> bool:
     """Whether a function belongs to an installed package or to Python itself."""
-    file = function.__code__.co_filename
-    return file.startswith("<") or file.startswith(_LIBRARIES)
+    return own_code.is_library(function.__code__.co_filename)
 
 
 def _only_async(found: Any) -> bool:

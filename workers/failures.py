@@ -22,8 +22,9 @@ from langgraph.errors import (
     UnknownInterruptError,
 )
 
-from graphs import faults
+from graphs import faults, own_code
 from graphs.errors import EffectError
+from infra.settings import get_settings
 from workers.outcomes import Kind, Outcome
 
 #: A mistake in the graph's code, or in what it was given: the same again tomorrow.
@@ -103,6 +104,17 @@ def interrupts(exc: BaseException) -> bool:
 
 
 def describe(exc: BaseException) -> str:
-    """One line for people: type and message, cut at 2000 characters, no NUL."""
+    """One line for people: type, message and the line of the user's that it came from, of 2000
+    characters at most, no NUL."""
     text = f"{type(exc).__name__}: {exc}".replace("\x00", "\ufffd").strip().removesuffix(":")
-    return text.encode("utf-8", "replace").decode()[:_LONGEST]
+    place = _place(exc)
+    text = text.encode("utf-8", "replace").decode()[: _LONGEST - len(place)]
+    return text + place
+
+
+def _place(exc: BaseException) -> str:
+    """In brackets, `agent.py:16, in pay`. Where memory has run out, none is taken to say so."""
+    if isinstance(exc, MemoryError):
+        return ""
+    place = own_code.place_of(exc, get_settings().graphs_path.resolve().parent)
+    return f" ({place})" if place else ""

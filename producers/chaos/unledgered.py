@@ -8,23 +8,18 @@ without its context. The fleet's own traffic, and what a declared effect sends, 
 """
 
 import sys
-import sysconfig
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from graphs import position
+from graphs import own_code, position
 from graphs.errors import EffectOutsideTurn
 from graphs.running import current_call
 
 from .outside import node_of
 from .record import Recorder, current_attempt
 
-_LIBRARIES = tuple(
-    {str(Path(sysconfig.get_path(name)).resolve()) for name in ("purelib", "platlib", "stdlib")}
-)
-_OURSELVES = str(Path(__file__).parent)
 #: Methods that ask and change nothing.
 _READS = ("GET ", "HEAD ", "OPTIONS ")
 _METHODS = ("POST ", "PUT ", "PATCH ", "DELETE ")
@@ -109,16 +104,10 @@ class Observer:
         frame: FrameType | None = sys._getframe(1)
         while frame is not None:
             file = frame.f_code.co_filename
-            if not file.startswith((*_LIBRARIES, _OURSELVES, "<")):
-                return f"{self._shown(file)}:{frame.f_lineno}"
+            if own_code.is_own(file):
+                return f"{own_code.named(file, self._project)}:{frame.f_lineno}"
             frame = frame.f_back
         return ""
-
-    def _shown(self, file: str) -> str:
-        path = Path(file).resolve()
-        return str(
-            path.relative_to(self._project) if path.is_relative_to(self._project) else path.name
-        )
 
     def _node(self) -> str:
         try:

@@ -12,8 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import infra
-from graphs import reach
+from graphs import own_code, reach
 from graphs.effects import AsyncEffect, Effect
 from graphs.registry import RegisteredGraph, Registry
 from infra.errors import RegistryError
@@ -23,11 +22,6 @@ from .finding import Finding, note, ok, problem, warning
 
 #: Calls named per finding.
 SHOWN = 10
-
-#: In a checkout of ours, what wraps a user's graph lies beside it; these are graphs.
-_GRAPHS = Path(reach.__file__).resolve().parent
-_OURS = (_GRAPHS, Path(infra.__file__).resolve().parent)
-_SHIPPED = tuple(_GRAPHS / name for name in ("examples", "refund.py", "shop.py"))
 
 
 def look(registry: Registry) -> Iterator[Finding]:
@@ -125,17 +119,10 @@ def _functions(node: Any) -> Iterator[tuple[types.FunctionType, Any]]:
     methods = {id(function) for function, _ in bound}
     plain = [(f, None) for f in found if id(f) not in methods]
     for function, owner in [*bound, *plain]:
-        if isinstance(function, types.FunctionType) and not _is_foreign(function):
+        if isinstance(function, types.FunctionType) and own_code.is_own(
+            function.__code__.co_filename
+        ):
             yield function, owner
-
-
-def _is_foreign(function: types.FunctionType) -> bool:
-    """Whether it is no user's: a library's, or one of those that the fleet itself wraps with."""
-    if reach.is_library(function):
-        return True
-    file = Path(function.__code__.co_filename)
-    ours = any(file.is_relative_to(folder) for folder in _OURS)
-    return ours and not any(file.is_relative_to(shipped) for shipped in _SHIPPED)
 
 
 def _shown(file: str) -> str:

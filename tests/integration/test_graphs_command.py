@@ -72,7 +72,7 @@ def test_graphs_are_listed_with_nodes_effects_and_problems(
     assert good["effects"] == [{"name": "mail.send", "on_doubt": "park"}]
     assert ["InMemoryStore" in p or "no cache" in p for p in good["problems"]] == [True, True]
     assert "nothing_of_this_name" in broken["error"]["message"]
-    assert "broken.py, line 3" in broken["error"]["message"]
+    assert "(broken.py:3)" in broken["error"]["message"]
 
 
 def test_keys_of_the_file_that_are_not_read_are_noted(

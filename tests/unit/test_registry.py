@@ -210,7 +210,7 @@ def test_the_fingerprint_names_nodes_and_where_the_thread_stands(folder: Path) -
         ("./mine.py", "names no attribute"),
         ("./mine.py:yields", "Decorate it with contextlib.asynccontextmanager"),
         ("./mine.py:wants", "wants a, b"),
-        ("./mine.py:leaves", "SystemExit: no key (mine.py, line"),
+        ("./mine.py:leaves", "SystemExit: no key (mine.py:"),
     ],
 )
 def test_a_broken_graph_stops_nobody_but_itself(folder: Path, path: str, said: str) -> None:
