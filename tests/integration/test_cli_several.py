@@ -91,7 +91,8 @@ def test_queues_are_listed_with_their_work(cli: Cli, fleet: Fleet, database: Dat
     worker(database, "w3@a", silent=60)
     (found,) = cli("queues", "--json").json()["queues"]
     assert 0 <= found.pop("oldest_due_for") < 60
-    served = {"queue": "fleet", "workers": 1, "slots": 2, "running": 1, "graphs": ["refund"]}
+    assert "refund" in found.pop("graphs")
+    served = {"queue": "fleet", "workers": 1, "slots": 2, "running": 1}
     assert found == served | {"due": 2, "waiting": 4, "held": 0, "paused": []}
     fleet.pause("refund")
     header, row = (line.split("\t") for line in cli("queues").out.splitlines())
