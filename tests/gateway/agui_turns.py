@@ -24,7 +24,7 @@ def write_graphs(folder: Path, database: Database) -> Path:
     """A langgraph.json of tests/graphs/agui.py and the refund graph, registered."""
     graphs: dict[str, Any] = {name: f"{GRAPHS}:{name}" for name in NAMES}
     graphs["refund"] = f"{ROOT}/graphs/refund.py:graph"
-    file = folder / "agui.json"
+    file = folder / "langgraph.json"
     file.write_text(json.dumps({"graphs": graphs}))
     database.register(file)
     return file

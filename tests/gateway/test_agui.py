@@ -9,10 +9,11 @@ import httpx
 import pytest
 
 from producers import Fleet
-from tests.gateway.agui_streams import Client
+from tests.gateway.agui_streams import Client, valid
 from tests.gateway.agui_turns import Working, asked, follow, run, streaming, write_graphs
 from tests.gateway.serving import Gateway, problem, token
-from tests.harness import Database, eventually
+from tests.harness import Broker, Database, eventually
+from tests.worker_processes import Workers
 from workers.slot import Slot
 
 TALK = "talk:1"
@@ -429,3 +430,37 @@ def test_who_watches_is_known(
         stream.until("RUN_FINISHED")
         eventually(lambda: database.value(there, TALK) == 1)
     eventually(lambda: database.value(there, TALK) == 0)
+
+
+@pytest.mark.parametrize("victim", ["worker", "broker"])
+def test_a_kill_in_the_middle_leaves_no_trace(
+    client: httpx.Client,
+    workers: Workers,
+    graphs_file: Path,
+    broker: Broker,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    victim: str,
+) -> None:
+    """What the killed attempt said is taken back, and the transcript is that of a run without
+    faults; a broker that forgets all changes nothing for it either."""
+    gate = tmp_path / "gate"
+    monkeypatch.setenv("AGUI_GATE", str(gate))
+    first = workers.start()
+    own = {"id": "u1", "role": "user", "content": "hi there"}
+    with streaming(
+        client, "POST", "/agent/run", json=asked("held:1", "r1", ("u1", "hi there"))
+    ) as s:
+        events = s.until("TEXT_MESSAGE_CONTENT")
+        if victim == "worker":
+            workers.start()
+            first.kill()
+        else:
+            broker.client.flushdb()
+        gate.touch()
+        events += list(s)
+    told = Client([own]).take(valid(events))
+    assert told.texts() == [("user", "hi there"), ("assistant", "You said hi there.")]
+    assert told.outcome["type"] == "success"
+    if victim == "worker":
+        assert "MESSAGES_SNAPSHOT" in types(events)

@@ -26,13 +26,15 @@ def _answer(state: State) -> dict[str, Any]:
 
 
 def _held(state: State) -> dict[str, Any]:
-    """Speaks and then waits for a file: a turn that a test can kill in the middle."""
-    said = Words().invoke(state["messages"])
-    gate = Path(os.environ["FLEET_TEST_GATE"])
-    gate.with_suffix(".reached").touch()
+    """Speaks, and waits for a file in the middle: a turn that a test can kill there."""
+    words = Words().stream(state["messages"])
+    said = next(words)
+    gate = Path(os.environ["AGUI_GATE"])
     while not gate.exists():
         time.sleep(0.02)
-    return {"messages": [said]}
+    for word in words:
+        said += word
+    return {"messages": [AIMessage(said.content, id=said.id)]}
 
 
 def _left(state: State) -> dict[str, Any]:
