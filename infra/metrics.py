@@ -82,6 +82,12 @@ COUNTED = {
             "Messages in the queue that were no wake-ups and were set aside.",
         ),
         Metric(
+            "fleet_notifications_total",
+            "counter",
+            "Attempts to tell a channel of a question: sent, failed, gone or given_up.",
+            ("channel", "outcome"),
+        ),
+        Metric(
             "fleet_pruned_rows_total",
             "counter",
             "Rows that retention removed, by table.",
@@ -207,6 +213,12 @@ def process_lost() -> None:
     """A process of the pool died with a task."""
     if _live is not None:
         _live.child("fleet_worker_processes_lost_total").inc()
+
+
+def notified(channel: str, outcome: str) -> None:
+    """A channel was told of a question, or was not."""
+    if _live is not None:
+        _live.child("fleet_notifications_total", channel, outcome).inc()
 
 
 def rejected() -> None:

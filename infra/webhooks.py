@@ -89,6 +89,18 @@ def post(
         raise NotDelivered(f"{host} could not be reached: {said}") from None
 
 
+def unreachable(url: str, *, private: bool = False) -> str | None:
+    """Why this address would not be called, as far as a look at its name tells; None: it would."""
+    try:
+        parts = urlsplit(url)
+        _resolved(parts.hostname or "", parts.port or _default_port(parts), private)
+    except TargetRefused as refused:
+        return str(refused)
+    except (OSError, ValueError):
+        return "its host can't be found"
+    return None
+
+
 def is_public(address: Address) -> bool:
     """Whether it is out in the internet; also one that an IPv6 address stands for."""
     if isinstance(address, ipaddress.IPv6Address):

@@ -21,6 +21,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
+from infra import metrics
 from infra.errors import FleetError
 from infra.failpoints import failpoint
 from infra.masking import mask_text
@@ -176,6 +177,8 @@ class Notifier(threading.Thread):
         return end
 
     def _tell(self, card: Card, end: dict[str, Any]) -> None:
+        told = "failed" if end["status"] == "waiting" else end["status"]
+        metrics.notified(self.channel.name, told)
         if end["status"] == "sent":
             log.info("question of %s was sent to %s", card.thread_id, self.channel.name)
             return

@@ -55,3 +55,11 @@ WHERE m.status = 'pending' AND m.available_at <= (SELECT fleet.now())
       WHERE e.thread_id = m.thread_id AND e.seq < m.seq
         AND e.status IN ('claimed', 'in_doubt', 'dead')))
 GROUP BY m.queue ORDER BY m.queue;
+
+-- name: untold_questions
+-- Questions that are open and that their channel was not told of for good.
+SELECT n.channel, count(*) FILTER (WHERE n.status = 'gone') AS gone,
+    count(*) FILTER (WHERE n.status = 'given_up') AS given_up
+FROM fleet.notifications n
+WHERE n.status IN ('gone', 'given_up') AND fleet.still_asked(n)
+GROUP BY n.channel ORDER BY n.channel;

@@ -9,7 +9,7 @@ from infra.settings import Settings
 from ..cli.leftbehind import incompatible_threads
 from ..client import Fleet
 from ..errors import ProducerError
-from . import broker, database, machine, nodes, store, work
+from . import broker, database, machine, nodes, notifications, store, work
 from .finding import Finding, note, ok, problem
 
 #: Threads named in the deploy's finding.
@@ -40,6 +40,7 @@ def checkup(settings: Settings, *, before_deploy: bool = False) -> Iterator[Find
         )
     if settings.postgres_url and reached:
         yield from work.look(settings.postgres_url)
+    yield from notifications.look(settings, reached)
     try:
         registry = Registry.load(settings.graphs_path)
     except RegistryError as exc:

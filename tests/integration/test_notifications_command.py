@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from infra.settings import get_settings
 from producers import Fleet
+from producers.doctor import notifications as checks
 from tests.harness import Database
 from tests.integration import test_cli
 from tests.integration.mailbox import INPUT, ask
@@ -61,3 +63,32 @@ def test_notifications_again_takes_up_what_a_receiver_wanted_no_more(cli: Cli) -
     assert cli(*again).json() == {"channel": "webhook", "sent_again": 0}
     assert found(cli)["msg_1"] == "waiting"
     assert cli("notifications", "--status", "lost").code == 2
+
+
+KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+def said(**settings: Any) -> list[tuple[str, str]]:
+    """(level, sentence) of each finding about notifications."""
+    given = get_settings().model_copy(update=settings)
+    return [(finding.level, finding.said) for finding in checks.look(given, True)]
+
+
+@pytest.mark.usefixtures("sent", "settings_env")
+def test_doctor_says_who_would_not_be_told() -> None:
+    """No address, one that is refused, one that can't be found; the address is not shown."""
+    assert said()[0][1].startswith("No channel is set")
+    found = said(webhook_url="http://10.0.0.1/s3cret", webhook_secret=KEY)
+    assert [level for level, _ in found] == ["warning", "warning", "warning"]
+    assert "FLEET_NOTIFY_PRIVATE" in found[0][1] and "FLEET_PUBLIC_URL" not in found[0][1]
+    assert "without a link" in found[1][1] and "1 since its receiver" in found[2][1]
+    assert "s3cret" not in str(found)
+    nowhere = said(chat_webhook_url="http://no.such.host.invalid", public_url="https://x")
+    assert "can't be found" in nowhere[0][1]
+
+
+@pytest.mark.usefixtures("settings_env")
+def test_doctor_passes_where_somebody_would_be_told(database: Database) -> None:
+    """Every address is one that would be called."""
+    given = {"webhook_url": "http://127.0.0.1:9/x", "webhook_secret": KEY, "notify_private": True}
+    assert [level for level, _ in said(public_url="https://x", **given)] == ["ok"]
