@@ -1,0 +1,63 @@
+"""The page behind a link in a real browser, where there is one."""
+
+import shutil
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import sync_playwright
+
+from producers import Fleet
+from tests.gateway import test_links
+from tests.gateway.serving import Gateway
+from tests.harness import Database
+
+link = test_links.link
+_CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+_QUIET = (
+    "--no-sandbox",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+
+pytestmark = pytest.mark.skipif(_CHROMIUM is None, reason="no chromium is installed")
+
+
+@pytest.fixture
+def tab() -> Iterator[Any]:
+    """A tab of a page that breaks no policy of its own."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=_CHROMIUM, args=[*_QUIET])
+        page = browser.new_page()
+        page.set_default_timeout(20_000)
+        said: list[str] = []
+        page.on("console", lambda message: said.append(message.text))
+        yield page
+        assert [text for text in said if "Failed to load resource" not in text] == []
+        browser.close()
+
+
+def test_a_person_answers_by_the_link(
+    tab: Any, gateway: Gateway, fleet: Fleet, link: str, database: Database
+) -> None:
+    """The page's own form passes every check of origin and policy, and looks as it is meant to."""
+    tab.goto(gateway.url + link)
+    assert tab.get_by_role("button").all_inner_texts() == ["Approve", "Reject"]
+    assert tab.evaluate("getComputedStyle(document.body).maxWidth") != "none"
+    tab.get_by_label("A note, if you like").fill("too much")
+    tab.get_by_role("button", name="Reject").click()
+    tab.get_by_role("heading", name="Thank you").wait_for()
+    rejected = {"decisions": [{"type": "reject", "message": "too much"}]}
+    assert test_links.question_of(database) == ("answered", rejected, "link:webhook")
+    tab.goto(gateway.url + link)
+    tab.get_by_text("This link has been used").wait_for()
+
+
+def test_another_site_learns_nothing_of_the_link(tab: Any, gateway: Gateway, link: str) -> None:
+    """Whoever leaves the page for another origin sends no referrer."""
+    tab.goto(gateway.url + link)
+    other = gateway.url.replace("127.0.0.1", "localhost")
+    with tab.expect_request(f"{other}/healthz") as sent:
+        tab.evaluate("url => { location.href = url }", f"{other}/healthz")
+    assert "referer" not in sent.value.all_headers()
