@@ -43,6 +43,9 @@ _LONGEST_PAUSE = 86400.0
 
 def begin(settings: Settings, worker: str) -> "list[Notifier]":
     """Start one for each channel that is set. Raises SettingsError."""
+    if settings.chaos_trial is not None:
+        # What a trial asks is nobody's to answer.
+        return []
     notifiers = [Notifier(settings, channel, worker) for channel in channels(settings)]
     if notifiers and settings.public_url is None:
         log.warning("FLEET_PUBLIC_URL is not set: questions are sent out without a link")

@@ -318,3 +318,15 @@ def test_an_older_workers_question_expires_as_it_always_did(
     move(database, "60 s")
     sweeper.tick()
     assert fleet.status(thread).status == "failed"
+
+
+def test_a_fleet_goes_on_by_itself_with_the_default(
+    fleet: Fleet, workers: Any, graphs_file: Path
+) -> None:
+    """Asked, expired, answered and done by its workers."""
+    workers.start(graphs_file=graphs_file)
+    declared = {"user_id": "u_42", "expires_in": 0.2, "on_expiry": {"answer": "no"}}
+    thread = fleet.submit("deadline", "A", declared).thread_id
+    done = fleet.wait(thread, 60, until={"done", "failed", "cancelled"})
+    assert done.status == "done"
+    assert [m.kind for m in done.messages] == ["start", "answer"]

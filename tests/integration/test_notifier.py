@@ -18,10 +18,11 @@ from infra.settings import Settings, get_settings
 from infra.webhooks import Reply
 from producers import Fleet
 from tests.harness import Database, clean_environment, eventually
-from tests.integration.mailbox import APPROVE, INPUT, ask
+from tests.integration.mailbox import APPROVE, INPUT, ask, settle
 from tests.receiver import Receiver, receiver
 from workers.channels import Card, ChatChannel, WebhookChannel, channels
-from workers.notifier import WAITS, Notifier, failed, outcome
+from workers.notifier import WAITS, Notifier, begin, failed, outcome
+from workers.pruner import Pruner
 
 KEY = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 THREAD = "refund:A"
@@ -553,6 +554,27 @@ def test_a_webhook_without_a_good_key_is_refused(
         with pytest.raises(SettingsError, match="openssl rand") as caught:
             get_settings()
         assert "c2hvcnQ" not in str(caught.value) and "at all" not in str(caught.value)
+
+
+def test_a_trial_of_chaos_tells_nobody(settings: Make, tmp_path: Path) -> None:
+    """Its workers have the settings of whoever runs it."""
+    assert begin(settings(chaos_trial=tmp_path), "w@test") == []
+
+
+def test_what_was_sent_goes_with_its_question(
+    notifier: Notifier, hook: Receiver, fleet: Fleet, database: Database
+) -> None:
+    """Retention removes both, and the links."""
+    wait_for(fleet, database)
+    look(notifier)
+    move(database, 61)
+    assert look(notifier) == 1
+    settle(database, THREAD, "done")
+    move(database, 100 * 86400)
+    Pruner(get_settings()).run_once()
+    assert database.value("SELECT count(*) FROM fleet.questions") == 0
+    assert fleet.notifications() == []
+    assert database.value("SELECT count(*) FROM fleet.answer_links") == 0
 
 
 def test_a_worker_has_a_notifier_for_each_channel(
