@@ -46,6 +46,7 @@ class Spec:
     timeout: float
     lookup: Callable[..., Any] | None
     codec: Codec
+    at_once: bool = False
 
     @property
     def settle(self) -> float:
@@ -249,7 +250,7 @@ class Attempts:
             )
             raise self._error(ResultUnstorable, error) from exc
         result = Result(self.call.request_id, "done", stored, None, *self._tail())
-        self._record(result, at_once=spec.policy != "resend")
+        self._record(result, at_once=spec.at_once or spec.policy != "resend")
         failpoint("effect.after_result", self._place)
         return given
 

@@ -193,8 +193,14 @@ def effect(
     key_ttl: str | float | timedelta = "24h",
     retry: Retry | None = None,
     timeout: float = 20.0,
+    at_once: bool = False,
 ) -> _Decorator:
-    """Declare an effect; see the module's docstring. Raises ValueError, TypeError."""
+    """Declare an effect; see the module's docstring. Raises ValueError, TypeError.
+
+    at_once: commit a result as soon as it is there, for calls that cost more than a commit;
+    a result of "resend" goes with the next commit otherwise, and its call is made again after
+    a crash before that.
+    """
     if not _NAME.match(name):
         raise ValueError(f"{name!r} can't name an effect: letters, digits, '.', '_' and '-'")
     ask = lookup if isinstance(on_doubt, str) else on_doubt.function
@@ -202,4 +208,6 @@ def effect(
     if policy not in ("resend", "park", "lookup") or (policy == "park" and ask is not None):
         raise ValueError(f"effect {name}: on_doubt is 'resend', 'park' or lookup(fn)")
     limits = (seconds(key_ttl), retry or Retry(), seconds(timeout))
-    return _Decorator(lambda function: Spec(name, str(policy), *limits, ask, Codec(function)))
+    return _Decorator(
+        lambda function: Spec(name, str(policy), *limits, ask, Codec(function), at_once)
+    )

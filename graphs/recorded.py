@@ -167,7 +167,8 @@ def recorded(
         return made.bind(**model.kwargs).with_config(model.config)
     if not isinstance(model, BaseChatModel):
         raise TypeError(f"recorded takes a chat model; {type(model).__name__} is none")
-    declare = effect(name, on_doubt="resend", key_ttl=key_ttl, retry=retry, timeout=timeout)
+    limits: Any = {"key_ttl": key_ttl, "retry": retry, "timeout": timeout}
+    declare = effect(name, on_doubt="resend", at_once=True, **limits)
     # Caching, limits of the rate and forms of output are the model's own business.
     made = RecordedModel(model=model, cache=False, output_version="v0")
     made._sync = cast("Effect[Answer]", declare(_call))

@@ -11,7 +11,7 @@ from typing import Any
 
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models.chat_models import BaseChatModel
-from langchain_core.messages import AIMessage, SystemMessage
+from langchain_core.messages import AIMessage, SystemMessage, ToolCall
 
 from graphs.booking import rules, tools
 from graphs.booking.view import View
@@ -43,16 +43,24 @@ def decide(view: View) -> AIMessage:
     """What to do next, as the model says."""
     said: Any = _model().invoke([SystemMessage(_instructions(view)), *repaired(view.messages)])
     assert isinstance(said, AIMessage)
-    if said.invalid_tool_calls and not said.tool_calls:
-        # Arguments that are no JSON, or broke off: `act` says so to the model.
-        broken = [
-            tools.call(bad["name"] or "none", str(bad["id"] or f"bad-{n}"), arguments=bad["args"])
-            for n, bad in enumerate(said.invalid_tool_calls)
-        ]
+    if broken := _broken(said):
         return said.model_copy(update={"tool_calls": broken, "invalid_tool_calls": []})
     if not said.tool_calls and not said.text.strip():
         return rules.decide(view)
     return said
+
+
+def _broken(said: AIMessage) -> list[ToolCall]:
+    """Calls whose arguments are no JSON, or broke off, where such are all that there is: `act`
+    says so to the model."""
+    cut_off = said.response_metadata.get("finish_reason") in ("length", "max_tokens")
+    if said.tool_calls and not cut_off:
+        return []
+    bad = [(c["name"], c["id"]) for c in (*said.tool_calls, *said.invalid_tool_calls)]
+    return [
+        tools.call(name or "none", call_id or f"{said.id}-{n}", arguments="broken off")
+        for n, (name, call_id) in enumerate(bad)
+    ]
 
 
 def _instructions(view: View) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolCall, ToolMessage
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 
 from graphs.booking.state import Phase
 
@@ -12,7 +12,12 @@ Clock = Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")]
 Day = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
 
 
-class find_rooms(BaseModel):
+class _Tool(BaseModel):
+    # What is no argument is told, as a wrong one is.
+    model_config = ConfigDict(extra="forbid")
+
+
+class find_rooms(_Tool):
     """Note what the user wants, and find free rooms once date, start and people are known.
     Give only what is new or has changed; the rest stays as it was. Tells what is missing."""
 
@@ -25,33 +30,33 @@ class find_rooms(BaseModel):
     )
 
 
-class ask_user(BaseModel):
+class ask_user(_Tool):
     """Ask the user for what is missing or unclear, in the user's language."""
 
     message: str = Field(min_length=1)
     missing: list[str] = Field(default_factory=list, description="of: date, start, people")
 
 
-class offer_rooms(BaseModel):
+class offer_rooms(_Tool):
     """Let the user pick one of the rooms that find_rooms found last."""
 
     message: str = Field(min_length=1)
 
 
-class confirm_booking(BaseModel):
+class confirm_booking(_Tool):
     """Ask the user to confirm one of the rooms that were found. Needed before book_room."""
 
     room_id: str
     message: str = Field(min_length=1)
 
 
-class book_room(BaseModel):
+class book_room(_Tool):
     """Book the room that the user has just confirmed."""
 
     room_id: str
 
 
-class cancel_request(BaseModel):
+class cancel_request(_Tool):
     """Give the request up, because the user wants that."""
 
 

@@ -99,6 +99,20 @@ def test_a_resend_costs_one_barrier_and_a_park_two() -> None:
     for policy, commits in (("resend", 1), ("park", 2)):
         ran = one_call(pay_effect(Outside(), on_doubt=policy)).run({})
         assert ran.turn.db.commits == commits + 1, policy  # and the end's
+    assert one_call(pay_effect(Outside(), at_once=True)).run({}).turn.db.commits == 3
+
+
+def test_a_result_that_goes_at_once_outlives_a_crash_right_behind_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where it would go with the next barrier, the call is made again."""
+    for at_once, sent in ((True, 1), (False, 2)):
+        outside = Outside()
+        runner = one_call(pay_effect(outside, at_once=at_once))
+        with killed_at(monkeypatch, "effect.after_result"):
+            assert isinstance(runner.run({}).error, Killed)
+        assert runner.done(None)["log"] == [sent]
+        assert len(outside.seen) == sent
 
 
 def test_effect_interrupt_effect_in_one_node_calls_each_once() -> None:

@@ -1,0 +1,199 @@
+"""The booking assistant with a chat model for a planner, on a server that says what it is told."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from infra.settings import get_settings
+from producers import Fleet
+from tests.booking_model import WISH, says
+from tests.harness import Database, eventually
+from tests.integration.booking_talk import NOW, Talk, at
+from tests.openai_server import OpenAIServer, Say, tool
+from workers.slot import Slot
+
+
+@pytest.fixture
+def server(settings_env: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[OpenAIServer]:
+    with OpenAIServer(says) as server:
+        monkeypatch.setenv("FLEET_MODEL", "openai:test")
+        monkeypatch.setenv("FLEET_MODEL_BASE_URL", server.url)
+        monkeypatch.setenv("FLEET_BACKOFF_BASE", "0.01")
+        get_settings.cache_clear()
+        yield server
+
+
+@pytest.fixture
+def talk(server: OpenAIServer, slot: Slot, fleet: Fleet, database: Database) -> Talk:
+    at(database, NOW)
+    return Talk(slot, fleet, database)
+
+
+def settled(talk: Talk) -> Talk:
+    """Turns are done until the thread rests, whatever had to be tried again."""
+
+    def rests() -> bool:
+        talk.run()
+        return talk.fleet.status(talk.thread_id).status in ("done", "waiting", "failed")
+
+    eventually(rests, 60, interval=0.1)
+    return talk
+
+
+def test_a_model_books_a_room(talk: Talk, server: OpenAIServer) -> None:
+    """With the same tools and questions as the rules; one call for each of its steps."""
+    talk.say("a room for 8 tomorrow at 2pm")
+    assert (talk.kind, talk.asked["message"]) == (
+        *("select_room", "Which of these rooms would you like?"),
+    )
+    assert [c["id"] for c in talk.asked["data"]["candidates"]] == ["R3", "R4", "R5", "R6"]
+    talk.say("the one with video")
+    assert (talk.kind, talk.state["phase"]) == ("confirm", "CONFIRMING")
+    talk.say("yes")
+    assert talk.state["phase"] == "BOOKED"
+    assert talk.bookings() == [("R4", "2030-06-04 14:00", 60, 8)]
+    assert talk.texts("ai")[-1].startswith("All set. Booked: Orchid, Tue 4 Jun")
+    assert len(server.asked) == 5
+    calls = [e for e in talk.fleet.status(talk.thread_id).effects if e.name == "model.call"]
+    assert [(e.state, e.attempts) for e in calls] == [("done", 1)] * 5
+    told = server.asked[0].messages[0]
+    assert told["role"] == "system" and "Monday 2030-06-03" in told["content"]
+
+
+def test_after_a_booking_the_model_sees_none_of_it(talk: Talk, server: OpenAIServer) -> None:
+    """Neither messages nor calls nor rooms nor wishes of the request before."""
+    talk.say("a room for 8 tomorrow at 2pm").say("the one with video").say("yes")
+    server.asked.clear()
+    talk.say("谢谢，再订一间")
+    [system, only] = server.asked[0].messages
+    assert (only["role"], only["content"]) == ("user", "谢谢，再订一间")
+    for word in ("R4", "Orchid", "兰", "14:00", "booked", "8"):
+        assert word not in system["content"].partition("So far:")[2], system["content"]
+
+
+@pytest.mark.parametrize("answer", ["hm, not sure", "no", "maybe yes maybe no"])
+def test_a_model_that_books_without_a_yes_is_refused(
+    talk: Talk, server: OpenAIServer, answer: str
+) -> None:
+    """Whatever it says the person meant, and whichever room it names."""
+    talk.say("a room for 8 tomorrow at 2pm").say("the one with video")
+    server.script = [tool("book_room", room_id="R4"), tool("book_room", room_id="R3")]
+    server.script += [tool("ask_user", message="Shall I?")]
+    talk.say(answer)
+    assert talk.kind == "clarify" and talk.bookings() == []
+    results = [m for m in talk.state["messages"] if m["type"] == "tool"][-2:]
+    assert [m["status"] for m in results] == ["error", "error"]
+    assert "confirm_booking first" in results[0]["content"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "told"),
+    [
+        (Say(tools=(("find_rooms", '{"people": 1'),), finish="length"), "find_rooms"),
+        (Say(tools=(("find_rooms", "[8]"),)), "find_rooms"),
+        (tool("find_rooms", guests=8), "guests"),
+        (tool("find_rooms", people="many"), "people"),
+        (tool("find_rooms", date="tomorrow"), "date"),
+        (tool("no_such_tool"), "There is no tool no_such_tool"),
+        (tool("confirm_booking", room_id="R77", message="?"), "R77 is not among the rooms"),
+        (tool("offer_rooms", message="Which?"), "call find_rooms first"),
+    ],
+)
+def test_a_call_that_makes_no_sense_is_told_to_the_model(
+    talk: Talk, server: OpenAIServer, bad: Say, told: str
+) -> None:
+    """And its next one counts."""
+    server.script = [bad, tool("ask_user", message="How many?")]
+    talk.say("a room")
+    assert talk.asked["message"] == "How many?"
+    [result] = [m for m in server.asked[1].messages if m["role"] == "tool"]
+    assert told in result["content"]
+
+
+def test_a_model_that_never_comes_to_an_end_is_stopped(talk: Talk, server: OpenAIServer) -> None:
+    """After so many steps for one message; the next message starts anew."""
+    server.script = lambda _: tool("find_rooms", **WISH)
+    talk.say("a room for 8 tomorrow at 2pm")
+    assert talk.fleet.status(talk.thread_id).status == "done"
+    assert "could not get this done" in talk.texts("ai")[-1]
+    assert len(server.asked) == 16
+    server.script = says
+    talk.say("a room for 8 tomorrow at 2pm")
+    assert talk.kind == "select_room"
+
+
+def test_words_without_a_tool_are_an_answer(talk: Talk, server: OpenAIServer) -> None:
+    """The turn ends with them, and the next message belongs to the same request; no words at
+    all leave it to the rules."""
+    server.script = [Say("For how many people?"), Say(""), *[tool("ask_user", message="Yes?")]]
+    talk.say("a room tomorrow at 2pm")
+    assert talk.fleet.status(talk.thread_id).status == "done"
+    talk.say("8")
+    assert [m["role"] for m in server.asked[1].messages] == ["system", "user", "assistant", "user"]
+    assert talk.kind == "clarify"
+
+
+def test_several_calls_at_once_are_done_one_by_one(talk: Talk, server: OpenAIServer) -> None:
+    """Up to a question; what was decided without its answer is not done, and has a result."""
+    calls = (("find_rooms", WISH), ("offer_rooms", {"message": "Which?"}))
+    server.script = [Say(tools=(*calls, ("book_room", {"room_id": "R4"})))]
+    talk.say("a room for 8 tomorrow at 2pm")
+    assert talk.kind == "select_room"
+    server.script = says
+    talk.say("the one with video")
+    assert talk.kind == "confirm" and talk.bookings() == []
+    roles = [m["role"] for m in server.asked[-1].messages]
+    assert roles == ["system", "user", "assistant", "tool", "tool", "tool", "user"]
+    assert "Not done" in server.asked[-1].messages[5]["content"]
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        Say(status=429, retry_after=0.01),
+        Say(status=503),
+        Say("one two three", cut=3),
+        Say("one two three", stop=3),
+        Say(tools=(("find_rooms", WISH),), cut=2),
+    ],
+)
+def test_a_server_in_trouble_costs_no_booking(
+    talk: Talk, server: OpenAIServer, trouble: Say
+) -> None:
+    """Rate limits, failures and half answers at each step: the story is the same."""
+    troubled: set[int] = set()
+
+    def script(body: dict[str, Any]) -> Say:
+        step = len(body["messages"])
+        if step not in troubled:
+            troubled.add(step)
+            return trouble
+        return says(body)
+
+    server.script = script
+    for text in ("a room for 8 tomorrow at 2pm", "the one with video", "yes"):
+        settled(talk.say(text))
+    assert talk.bookings() == [("R4", "2030-06-04 14:00", 60, 8)]
+    assert talk.texts("ai")[-1].startswith("All set.")
+    assert not [t for t in talk.texts("ai") if t.startswith("one")]
+    assert len(server.asked) == 10
+
+
+def test_a_call_without_its_result_is_repaired_before_the_next(
+    talk: Talk, server: OpenAIServer, database: Database
+) -> None:
+    """The message died in the tool and was dropped: the model is told, and goes on."""
+    database.fetch("ALTER TABLE booking.rooms RENAME TO away")
+    talk.say("a room for 8 tomorrow at 2pm")
+    assert talk.fleet.status(talk.thread_id).status == "failed"
+    database.fetch("ALTER TABLE booking.away RENAME TO rooms")
+    talk.fleet.drop(talk.thread_id)
+    talk.say("and now?")
+    [_, first, call, result, again] = server.asked[1].messages
+    assert [m["role"] for m in (first, call, result, again)] == [
+        *("user", "assistant", "tool", "user"),
+    ]
+    assert result["tool_call_id"] == call["tool_calls"][0]["id"]
+    assert "no result" in result["content"]
+    assert talk.kind == "select_room"
