@@ -30,7 +30,7 @@ router = APIRouter(prefix="/agent", tags=["AG-UI"])
 Thread = Annotated[str, Query(description="graph:key", examples=["booking:7f3a"])]
 
 
-@router.post("/run", response_class=EventStream)
+@router.post("/run", response_class=EventStream, status_code=200)
 async def run(
     asked: RunAgentInput,
     caller: Caller,
@@ -64,7 +64,7 @@ async def run(
     return EventStream(listener, listener.frames(first=first))
 
 
-@router.get("/events", response_class=EventStream)
+@router.get("/events", response_class=EventStream, status_code=200)
 async def events(
     thread_id: Thread,
     caller: Caller,

@@ -6,6 +6,7 @@ presence, and `closing`, an event that is set when the process is told to end: s
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 import anyio
 from fastapi import FastAPI, Request
@@ -21,6 +22,7 @@ from .database import Database
 from .fleets import Fleets
 from .in_flight import InFlight
 from .limits import Limits
+from .openapi import document
 from .paths import EncodedSlashes
 from .presence import Presence
 from .tokens import Tokens
@@ -47,6 +49,7 @@ def create_app(settings: Settings) -> FastAPI:
     problems.install(app)
     for module in _ROUTERS:
         app.include_router(module.router)
+    app.openapi = partial(document, app)  # type: ignore[method-assign]
     # The last one added is the first to see a request.
     app.add_middleware(EncodedSlashes)
     app.add_middleware(BodyLimit, most=settings.gateway_body)

@@ -1,9 +1,10 @@
 """Probes: whether the process lives, and whether it can serve."""
 
-from typing import Any
+from typing import Any, Literal
 
 import redis
 from fastapi import APIRouter, Request
+from pydantic import BaseModel
 from starlette.responses import JSONResponse, Response
 
 from infra.errors import FleetError
@@ -20,7 +21,25 @@ async def healthz() -> dict[str, str]:
     return {"status": "ok"}
 
 
-@router.get("/readyz", response_model=None)
+class Check(BaseModel):
+    name: str
+    ok: bool
+    detail: str
+
+
+class Readiness(BaseModel):
+    """`warnings` are of what it can do without."""
+
+    status: Literal["ready", "not ready"]
+    checks: list[Check]
+    warnings: list[str]
+
+
+@router.get(
+    "/readyz",
+    response_model=Readiness,
+    responses={503: {"model": Readiness, "description": "It can't serve."}},
+)
 async def readyz(request: Request) -> Response:
     """200 when it can serve: Postgres answers and is migrated. A broker that is away is a
     warning: what is accepted is kept, and goes on when it is back."""
