@@ -1,6 +1,7 @@
 """Gateways over the test's servers; `client` is an HTTP client of the open one."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,11 @@ import httpx
 import pytest
 
 from graphs.registry import Registry
+from infra.devservers import Child, Stack
 from infra.settings import get_settings
+from tests.acceptance.commands import FLEET
 from tests.gateway.serving import AUDIENCE, ISSUER, SECRET, Gateway
-from tests.harness import Shop
+from tests.harness import Shop, clean_environment, eventually
 from workers.slot import Slot
 
 
@@ -48,3 +51,31 @@ def slot(shop: Shop, settings_env: None, graphs_file: Path) -> Iterator[Slot]:
     made = Slot(get_settings(), Registry.load(graphs_file), "fleet")
     yield made
     made.disconnect()
+
+
+Serve = Callable[..., tuple[Child, str]]
+
+
+@pytest.fixture
+def serve(stack: Stack, fleet_settings: dict[str, Any], tmp_path: Path) -> Iterator[Serve]:
+    """Starts `fleet gateway --port 0` with these settings; gives the process and its URL."""
+    started: list[Child] = []
+
+    def start(*args: str, **settings: Any) -> tuple[Child, str]:
+        env = clean_environment(**fleet_settings | settings)
+        argv = [*FLEET, "gateway", "--port", "0", "--json", *args]
+        log = tmp_path / f"gateway-{len(started)}.log"
+        child = stack.spawn("gateway", argv, env, log, cwd=tmp_path)
+        started.append(child)
+
+        def url() -> str:
+            assert child.poll() is None, child.log()
+            lines = [line for line in child.log().splitlines() if '"url"' in line]
+            return str(json.loads(lines[0])["url"]) if lines else ""
+
+        return child, eventually(url, 40)
+
+    yield start
+    for child in started:
+        child.kill_group()
+        child.wait(5)

@@ -1,21 +1,17 @@
 """`fleet gateway` as a process, and `fleet keys`."""
 
 import json
-import os
-import signal
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from infra.devservers import Child, Stack
 from tests.acceptance.commands import FLEET
-from tests.gateway.serving import AUDIENCE, ISSUER, SECRET, token
-from tests.harness import clean_environment, eventually
+from tests.gateway.conftest import Serve
+from tests.gateway.serving import AUDIENCE, ISSUER, SECRET
+from tests.harness import clean_environment
 
 JWT = {"jwt_secret": SECRET, "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
 
@@ -23,34 +19,6 @@ JWT = {"jwt_secret": SECRET, "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
 def run(*args: str, **settings: Any) -> subprocess.CompletedProcess[str]:
     env = clean_environment(**settings)
     return subprocess.run([*FLEET, *args], env=env, capture_output=True, text=True, timeout=60)
-
-
-Serve = Callable[..., tuple[Child, str]]
-
-
-@pytest.fixture
-def serve(stack: Stack, fleet_settings: dict[str, Any], tmp_path: Path) -> Iterator[Serve]:
-    """Starts `fleet gateway --port 0` with these settings; gives the process and its URL."""
-    started: list[Child] = []
-
-    def start(*args: str, **settings: Any) -> tuple[Child, str]:
-        env = clean_environment(**fleet_settings | settings)
-        argv = [*FLEET, "gateway", "--port", "0", "--json", *args]
-        log = tmp_path / f"gateway-{len(started)}.log"
-        child = stack.spawn("gateway", argv, env, log, cwd=tmp_path)
-        started.append(child)
-
-        def url() -> str:
-            assert child.poll() is None, child.log()
-            lines = [line for line in child.log().splitlines() if '"url"' in line]
-            return str(json.loads(lines[0])["url"]) if lines else ""
-
-        return child, eventually(url, 40)
-
-    yield start
-    for child in started:
-        child.kill_group()
-        child.wait(5)
 
 
 def test_it_serves_until_it_is_told_to_end(serve: Serve) -> None:
@@ -134,71 +102,3 @@ def test_a_key_that_can_not_be_is_refused(
     assert done.returncode == code and done.stdout == ""
     assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1
     assert json.loads(run("keys", "list", "--json", **fleet_settings).stdout) == {"keys": []}
-
-
-# Servers that are away
-
-
-@pytest.fixture
-def stopped(stack: Stack) -> Iterator[Callable[[int], None]]:
-    """Stops a process by its pid; all go on at the end."""
-    pids: list[int] = []
-
-    def stop(pid: int) -> None:
-        os.kill(pid, signal.SIGSTOP)
-        pids.append(pid)
-
-    yield stop
-    for pid in pids:
-        os.kill(pid, signal.SIGCONT)
-
-
-def test_without_postgres_nothing_is_accepted_and_it_is_said_so(tmp_path: Path) -> None:
-    """503 and when to come back, on every door; the process lives on."""
-    from tests.gateway.serving import Gateway, problem
-
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        away = f"postgresql://fleet:secret@127.0.0.1:{sock.getsockname()[1]}/fleet"
-    servers = {"postgres_url": away, "redis_url": "redis://127.0.0.1:1/0", "data_dir": tmp_path}
-    with Gateway(**servers, **JWT) as gateway:
-        with gateway.client(token(roles=["operator"])) as client:
-            for method, path, body in [
-                ("POST", "/threads/refund/A1/messages", {"input": {"user_id": "u"}}),
-                ("GET", "/threads/refund/A1", None),
-                ("GET", "/threads/refund/A1/history", None),
-                ("GET", "/threads", None),
-                ("POST", "/threads/refund/A1/cancel", None),
-                ("POST", "/threads/refund/A1/questions/q1/answer", {"value": 1}),
-            ]:
-                headers = {"Idempotency-Key": "m1"}
-                answer = client.request(method, path, json=body, headers=headers)
-                found = problem(answer, 503, "fleet_unavailable")
-                assert int(answer.headers["retry-after"]) > 0
-                assert "secret" not in answer.text and found["hint"]
-            ready = client.get("/readyz")
-            assert (ready.status_code, ready.json()["status"]) == (503, "not ready")
-            assert ready.json()["warnings"] == ["The broker is not reachable."]
-            assert client.get("/healthz").status_code == 200
-        with gateway.client("fleet_0123456789ab_" + "x" * 43) as client:
-            problem(client.get("/threads"), 503, "fleet_unavailable")
-
-
-def test_a_broker_that_is_away_is_a_warning(fleet_settings: dict[str, Any], database: Any) -> None:
-    """What is accepted is kept all the same."""
-    from tests.gateway.serving import Gateway
-
-    away = fleet_settings | {"redis_url": "redis://127.0.0.1:1/0"}
-    with Gateway(**away, gateway_auth="off") as gateway, gateway.client() as client:
-        ready = client.get("/readyz")
-        assert (ready.status_code, ready.json()["warnings"]) == (
-            200,
-            ["The broker is not reachable."],
-        )
-        sent = client.post(
-            "/threads/refund/A1/messages",
-            json={"input": {"user_id": "u_42"}},
-            headers={"Idempotency-Key": "m1"},
-        )
-        assert (sent.status_code, sent.json()["published"]) == (202, False)
-    assert database.value("SELECT count(*) FROM fleet.messages") == 1
