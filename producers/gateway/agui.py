@@ -13,6 +13,7 @@ from pydantic import BaseModel, Field
 
 from ..answers import Verdict
 from ..client import Fleet
+from ..errors import AnswerRefused, InvalidInput, InvalidPayload, MessageConflict, QuestionOpen
 from ..live.ids import EventId
 from ..operated import Cancellation
 from ..refusals import unknown_thread
@@ -21,11 +22,15 @@ from .agui_events import Translator
 from .agui_input import Door, given, place
 from .agui_messages import agui_message
 from .agui_state import next_nodes
-from .agui_stream import Entry, EventStream, Listener
+from .agui_stream import EventStream, Listener, refusal
+from .agui_watch import Entry
 from .auth import Caller, Principal, Role, require_role
 from .owners import may_act, may_read
 
 router = APIRouter(prefix="/agent", tags=["AG-UI"])
+
+#: What AG-UI tells as a RUN_ERROR; nothing was accepted.
+_REFUSALS = (AnswerRefused, QuestionOpen, MessageConflict, InvalidInput, InvalidPayload)
 
 Thread = Annotated[str, Query(description="graph:key", examples=["booking:7f3a"])]
 
@@ -56,12 +61,15 @@ async def run(
     await listener.open()
     try:
         handed = await state.fleets.call(door.hand_over, thread, wanted, says=says)
+    except _REFUSALS as refused:
+        await listener.close()
+        return EventStream(refusal(translator, asked.run_id, refused))
     except BaseException:
         await listener.close()
         raise
     listener.expect(handed.ours, fresh=handed.fresh)
     first = translator.begin(asked.run_id, wanted.message)
-    return EventStream(listener, listener.frames(first=first))
+    return EventStream(listener.frames(first=first), listener)
 
 
 @router.get("/events", response_class=EventStream, status_code=200)
@@ -83,7 +91,7 @@ async def events(
     translator = Translator(thread_id, None)
     entry = _entry(request, caller)
     listener = Listener(state, entry, thread, translator, endless=True)
-    return EventStream(listener, listener.frames(after))
+    return EventStream(listener.frames(after), listener)
 
 
 class State(BaseModel):

@@ -92,6 +92,9 @@ class Translator:
             told += self._transcript.close()
         else:
             told += [*self._transcript.put_right(result.messages), *self._state(result)]
+        if end.kind == "interrupt":
+            # What the next run is to start from is told before a run that asks ends.
+            told += self._boundary(told)
         run, self._run = self._run or "", None
         self._transcript.new_run()
         told.append(
@@ -114,6 +117,12 @@ class Translator:
             return []
         self._values = found.values
         return [StateSnapshotEvent(snapshot=found.values)]
+
+    def _boundary(self, told: Events) -> Events:
+        types = {event.type for event in told}
+        whole = [] if "MESSAGES_SNAPSHOT" in types else self._transcript.whole()
+        state = StateSnapshotEvent(snapshot=self._values)
+        return [*whole, *([] if "STATE_SNAPSHOT" in types else [state])]
 
     def _token(self, data: Mapping[str, Any]) -> Events:
         return self._transcript.token(data)

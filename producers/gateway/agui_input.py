@@ -6,20 +6,18 @@ joins what became of it). `resume` answers questions; all of it is looked at bef
 is accepted. Without either the run joins what is under way.
 """
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ag_ui.core import ResumeEntry, RunAgentInput, UserMessage
 
-from .. import queries
-from ..answers import fitting_answer
 from ..client import Fleet
-from ..errors import InvalidPayload, MessageConflict, QuestionOpen
-from ..names import MAX_NAME, split_thread_id
+from ..errors import InvalidPayload, MessageConflict
+from ..names import split_thread_id
 from ..names import thread_id as thread_id_of
-from ..refusals import refuse_unknown_question, unknown_thread
+from ..refusals import unknown_thread
+from .agui_answers import Answers
 from .agui_messages import blocks
 from .database import Database
 
@@ -85,20 +83,22 @@ class Door:
     def __init__(self, fleet: Fleet, database: Database, by: str) -> None:
         self._fleet = fleet
         self._database = database
-        self._by = by
+        self._answers = Answers(fleet, database, by)
 
     def says(self, thread: str, run: Given) -> bool:
         """Whether the run has something to say, beside answers."""
-        if run.message is None or not run.resume:
-            return run.message is not None or bool(run.input)
-        # A conversation that ends with a message which was said long ago.
-        return self._standing(thread, run.message.id)["said"] is None
+        if run.message is None:
+            # What starts a graph that takes no messages; clients send it with every run.
+            new = bool(run.input) and not run.resume
+            return new and not self._standing(thread, run.run_id)["known"]
+        # A conversation may end with a message that was said long ago.
+        return not run.resume or self._standing(thread, run.message.id)["said"] is None
 
     def hand_over(self, thread: str, run: Given, *, says: bool) -> Handed:
         """Raises ProducerErrors; then nothing was accepted."""
         receipts: dict[str, bool] = {}
         if run.resume:
-            receipts |= self._resume(thread, run, says=says)
+            receipts |= self._answers.accept(thread, run.run_id, run.resume)
         if says:
             receipts |= self._say(thread, run)
         if not receipts:
@@ -128,73 +128,6 @@ class Door:
         receipt = self._fleet.send(thread, payload, **more)
         return {message_id: receipt.outcome == "accepted"}
 
-    def _resume(self, thread: str, run: Given, *, says: bool) -> dict[str, bool]:
-        """As _say, for the answers; says: a message follows them."""
-        status = self._fleet.status(thread)
-        open_now = {q.question_id: q for q in status.questions}
-        rest = open_now.keys() - {entry.interrupt_id for entry in run.resume}
-        if rest and says:
-            raise QuestionOpen(
-                f"{thread} waits for the answer to {', '.join(sorted(rest))} too.",
-                thread_id=thread,
-                open=sorted(rest),
-            )
-        answers: dict[str, Any] = {}
-        dropped = []
-        for entry in run.resume:
-            question = open_now.get(entry.interrupt_id)
-            if entry.status == "resolved" or entry.payload is not None:
-                answers[entry.interrupt_id] = entry.payload
-            elif question is not None and question.kind == "approve":
-                answers[entry.interrupt_id] = "rejected"
-            elif question is not None:
-                dropped.append(entry.interrupt_id)
-            else:
-                self._require_asked(thread, entry.interrupt_id)
-        if dropped and answers:
-            raise InvalidPayload(
-                f"resume answers {', '.join(answers)} and cancels {', '.join(dropped)}.",
-                "A question that is no approval is cancelled with its thread: answer it, give "
-                "its cancellation a payload that its graph understands, or cancel all.",
-            )
-        if dropped:
-            self._fleet.cancel(thread)
-            return {}
-        return self._answer(thread, run.run_id, answers, open_now)
-
-    def _answer(
-        self, thread: str, run_id: str, answers: Mapping[str, Any], open_now: Mapping[str, Any]
-    ) -> dict[str, bool]:
-        for question_id, value in answers.items():
-            if question_id in open_now:
-                fitting_answer(thread, open_now[question_id].model_dump(), value)
-        # Those that are not open first: they are refused, or known from a run that was sent again.
-        order = sorted(answers, key=lambda question_id: question_id in open_now)
-        ids = {question_id: _answer_id(run_id, question_id) for question_id in order}
-        receipts = {}
-        for question_id in order:
-            receipt = self._fleet.answer(
-                thread,
-                question_id,
-                answers[question_id],
-                message_id=ids[question_id],
-                answered_by=self._by,
-            )
-            receipts[ids[question_id]] = receipt.outcome == "accepted"
-        return receipts
-
-    def _require_asked(self, thread: str, question_id: str) -> None:
-        """Refuse a question that the thread never asked."""
-        asked = self._database.run_now(
-            lambda conn: queries.row(
-                conn, "asked", thread_id=thread, question_id=question_id, message_id=None
-            )
-        )
-        if asked is None:
-            raise unknown_thread(thread)
-        if asked["named"] is None:
-            refuse_unknown_question(thread, question_id, asked)
-
     def _standing(self, thread: str, message_id: str) -> dict[str, Any]:
         """``{"known", "said": {"kind", "payload"} | None, …}`` of the thread and the message."""
         rows = self._database.rows_now(
@@ -214,9 +147,3 @@ def _require_same(thread: str, message_id: str, content: Any, said: Mapping[str,
             thread_id=thread,
             message_id=message_id,
         )
-
-
-def _answer_id(run_id: str, question_id: str) -> str:
-    """The same for a run that is sent again."""
-    made = f"{run_id}:{question_id}"
-    return made if len(made) <= MAX_NAME else hashlib.sha256(made.encode()).hexdigest()

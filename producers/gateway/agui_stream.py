@@ -4,30 +4,24 @@ The stream only watches. Whatever becomes of it, the run is a worker's and goes 
 comes back with the last id that it got, or runs the same thread again.
 """
 
-import asyncio
 import contextlib
-import time
 from collections.abc import AsyncIterator, Collection, Sequence
-from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 from ag_ui.core import BaseEvent
 from ag_ui.encoder import EventEncoder
 from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from ..errors import FleetUnavailable, ProducerError, UnknownThread
+from ..errors import AnswerRefused, FleetUnavailable, ProducerError, UnknownThread
 from ..live.events import Event, Lagging
 from ..live.ids import EventId
 from ..live.snapshot import Snapshot
+from . import agui_watch
 from .agui_ends import GOES_ON, End, end_of
 from .agui_events import OutOfStep, Translator
-from .auth import Principal, Unauthorized, authenticate, expired
-from .problems import Problem
+from .agui_watch import Entry, Watch
 
-#: Seconds of silence after which a comment says that we are there; so often, too, a caller's
-#: leave is looked at anew.
-HEARTBEAT = 10.0
 #: Seconds after which what could not be looked at is looked at again.
 _AGAIN = 1.0
 #: Seconds for a thread's beginning to be read.
@@ -37,14 +31,13 @@ _WELL = frozenset({"done", "waiting", "refused"})
 _ALIVE = ": keep-alive\n\n"
 _CLOSING = "The gateway is closing; the run goes on. Ask for its events again."
 _EXPIRED = "The token is not valid any more; the run goes on. Come back with a new one."
-_END: Final = object()
 _encoder = EventEncoder()
 
 
 class EventStream(StreamingResponse):
     """Server-sent events that no proxy is to keep back."""
 
-    def __init__(self, listener: "Listener", frames: AsyncIterator[str]) -> None:
+    def __init__(self, frames: AsyncIterator[str], listener: "Listener | None" = None) -> None:
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         super().__init__(frames, media_type="text/event-stream", headers=headers)
         self._listener = listener
@@ -54,7 +47,18 @@ class EventStream(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             # Also where the client had gone before the first of them.
-            await self._listener.close()
+            if self._listener is not None:
+                await self._listener.close()
+
+
+async def refusal(
+    translator: Translator, run_id: str, refused: ProducerError
+) -> AsyncIterator[str]:
+    """A run that ended before it began: nothing of it was accepted."""
+    code = refused.reason if isinstance(refused, AnswerRefused) else refused.code
+    end = End("error", code=code, message=str(refused))
+    for text in _texts([*translator.begin(run_id), *translator.finish(end)], None):
+        yield text
 
 
 class Listener:
@@ -63,7 +67,7 @@ class Listener:
     def __init__(
         self,
         state: Any,
-        entry: "Entry",
+        entry: Entry,
         thread_id: str,
         translator: Translator,
         *,
@@ -134,7 +138,7 @@ class Listener:
         finally:
             await self.close()
 
-    async def _step(self, watch: "Watch", item: Any) -> tuple[list[str], bool]:
+    async def _step(self, watch: Watch, item: Any) -> tuple[list[str], bool]:
         """(what to send, whether it was the last)."""
         if watch.closing:
             told = self._broken("gateway_closing", _CLOSING) if self._translator.running else []
@@ -149,7 +153,7 @@ class Listener:
         if isinstance(item, Snapshot):
             self._last = item.head
             events += self._translator.snapshot(item)
-            end = end_of(item.thread, self._ours, self._refused)
+            end = self._end(item)
         elif isinstance(item, Event):
             try:
                 events += self._translator.event(item)
@@ -169,7 +173,7 @@ class Listener:
         """Seconds to wait for the next event."""
         if self._due:
             return _AGAIN if self._failed else 0.0
-        return self._entry.seconds(HEARTBEAT)
+        return self._entry.seconds(agui_watch.HEARTBEAT)
 
     def _note(self, event: Event) -> None:
         """Whether the event may have ended the run."""
@@ -194,92 +198,13 @@ class Listener:
         self._due = self._failed = not isinstance(found, Snapshot)
         if not isinstance(found, Snapshot):
             return None, None
-        return end_of(found.thread, self._ours, self._refused), found
+        return self._end(found), found
+
+    def _end(self, found: Snapshot) -> End | None:
+        return end_of(found.thread, self._ours, self._refused, found.running_tools)
 
     def _broken(self, code: str, message: str) -> list[str]:
         return _texts(self._translator.finish(End("error", code=code, message=message)), None)
-
-
-class Entry:
-    """A caller's leave to listen: until the token's time is over or it is taken back."""
-
-    def __init__(self, state: Any, token: str | None, principal: Principal) -> None:
-        self._state = state
-        self._token = token
-        self._principal = principal
-        self._looked = time.monotonic()
-
-    def seconds(self, longest: float) -> float:
-        """How long nothing has to be looked at."""
-        ends = self._principal.expires_at
-        if ends is None:
-            return longest
-        return max(0.0, min(longest, (ends - datetime.now(UTC)).total_seconds()))
-
-    async def valid(self) -> bool:
-        """Whether the caller may still listen; whether it was taken back is looked at seldom."""
-        if expired(self._principal):
-            return False
-        if time.monotonic() - self._looked < HEARTBEAT:
-            return True
-        self._looked = time.monotonic()
-        try:
-            self._principal = await authenticate(self._state, self._token)
-        except Unauthorized:
-            return False
-        except (Problem, ProducerError):
-            # Who it is can't be looked up now; what was found counts until its time is over.
-            return True
-        return True
-
-
-class Watch:
-    """What the hub has of a thread, waited for a while at a time."""
-
-    def __init__(self, state: Any, thread_id: str, after: EventId | None) -> None:
-        self._hub = state.hub
-        self._thread = thread_id
-        self._items = self._hub.watch(thread_id, after)
-        self._next: asyncio.Task[Any] | None = None
-        self._stop = asyncio.ensure_future(state.closing.wait())
-        #: Nothing comes any more, since the gateway ends.
-        self.closing = False
-
-    async def next(self, seconds: float) -> Event | Snapshot | Lagging | None:
-        """None where nothing came for so long, or the gateway is closing."""
-        if self._next is None:
-            self._next = asyncio.ensure_future(anext(self._items, _END))
-        waited = {self._next, self._stop}
-        await asyncio.wait(waited, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-        if self._stop.done():
-            self.closing = True
-            return None
-        if not self._next.done():
-            return None
-        done, self._next = self._next, None
-        item = done.result()
-        if item is _END:
-            self.closing = True
-            return None
-        return item  # type: ignore[no-any-return]
-
-    async def again(self, after: EventId | None) -> None:
-        """Begin anew: after this event, or with a snapshot."""
-        await self._leave()
-        self._items = self._hub.watch(self._thread, after)
-
-    async def close(self) -> None:
-        self._stop.cancel()
-        await self._leave()
-
-    async def _leave(self) -> None:
-        task, self._next = self._next, None
-        if task is not None:
-            task.cancel()
-            await asyncio.wait({task})
-            if not task.cancelled():
-                task.exception()  # nobody asks for it any more
-        await self._items.aclose()
 
 
 def _texts(events: Sequence[BaseEvent], last: EventId | None) -> list[str]:

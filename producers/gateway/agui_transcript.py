@@ -80,15 +80,15 @@ class Transcript:
         if before is not None and same([before], [new]):
             return []
         plainly = before is None and self._can_follow(new)
+        if isinstance(new, ToolMessage) and plainly:
+            return self._result(new, data.get("name"))
         if self._held is None:
-            if not plainly or not (new.id in self._open or isinstance(new, ToolMessage)):
+            if not plainly or new.id not in self._open:
                 raise OutOfStep
         else:
             self._held[new.id] = new
-        if not plainly:
+        if isinstance(new, ToolMessage) or not plainly:
             return [*self._close(new.id), *self._all()]
-        if isinstance(new, ToolMessage):
-            return self._result(new, data.get("name"))
         return [*self._text(new), *self._calls_of(new)]
 
     def received(self, message_id: str, text: str) -> Events:
@@ -143,6 +143,10 @@ class Transcript:
         unlike = not same(messages.values(), (before or {}).values())
         return [*told, *self._all()] if told or unlike else []
 
+    def whole(self) -> Events:
+        """All messages, where there are any, once more."""
+        return self._all() if self._held else []
+
     def call(self, call: Mapping[str, Any]) -> Events:
         """``{id, name, args}``: a tool that is running; nothing where that was told."""
         call_id = str(call["id"])
@@ -193,12 +197,19 @@ class Transcript:
     def _result(self, new: ToolMessage, name: Any) -> Events:
         call_id, told = new.tool_call_id, Events()
         if call_id not in self._calls:
-            # Called in a run or stream before: named again, its arguments are there.
-            self._calls.add(call_id)
-            told = [
-                ToolCallStartEvent(tool_call_id=call_id, tool_call_name=str(name or "tool")),
-                ToolCallEndEvent(tool_call_id=call_id),
-            ]
+            # Called in an earlier run: it is not called again, but this run has to know it.
+            if self._held is None:
+                raise OutOfStep
+            if call_id in self._told_calls():
+                told = self._all()
+            else:
+                self._calls.add(call_id)
+                told = [
+                    ToolCallStartEvent(tool_call_id=call_id, tool_call_name=str(name or "tool")),
+                    ToolCallEndEvent(tool_call_id=call_id),
+                ]
+        if self._held is not None:
+            self._held[new.id] = new
         result = ToolCallResultEvent(
             message_id=new.id, tool_call_id=call_id, content=new.content, role="tool"
         )

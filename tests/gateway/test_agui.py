@@ -1,18 +1,20 @@
 """AG-UI's doors: runs, joins, questions, cancellation, events from any id on; whatever becomes
 of a stream, the run is the worker's."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from ag_ui_validate.pytest_plugin import assert_valid_agui_endpoint
 
 from producers import Fleet
 from tests.gateway.agui_streams import Client, valid
 from tests.gateway.agui_turns import Working, asked, follow, run, streaming, write_graphs
 from tests.gateway.serving import Gateway, problem, token
-from tests.harness import Broker, Database, eventually
+from tests.harness import Broker, Database, Shop, eventually
 from tests.worker_processes import Workers
 from workers.slot import Slot
 
@@ -32,6 +34,13 @@ def working(slot: Slot, database: Database) -> Iterator[Working]:
 
 def types(events: list[dict[str, Any]]) -> list[str]:
     return [e["type"] for e in events]
+
+
+def refused(client: httpx.Client, given: Any) -> str:
+    """The code of a run that is refused as a whole."""
+    started, error = run(client, given)
+    assert started["type"] == "RUN_STARTED" and error["message"]
+    return str(error["code"])
 
 
 def test_a_run_streams_what_the_worker_says(client: httpx.Client, working: Working) -> None:
@@ -65,8 +74,7 @@ def test_a_message_that_is_sent_again_counts_once(client: httpx.Client, working:
     note = [{"description": "now", "value": "12:00"}]
     again = run(client, asked(TALK, "r2", ("u1", "hi"), context=note))
     assert Client().take(again).texts() == [("user", "hi"), ("assistant", "You said hi.")]
-    other = client.post("/agent/run", json=asked(TALK, "r3", ("u1", "something else")))
-    problem(other, 422, "message_conflict")
+    assert refused(client, asked(TALK, "r3", ("u1", "something else"))) == "message_conflict"
 
 
 def test_tools_are_told(client: httpx.Client, working: Working) -> None:
@@ -83,32 +91,34 @@ def test_two_questions_are_asked_and_answered_at_once(
     """Both interrupts in the outcome; one resume with both answers ends the run."""
     events = run(client, asked("both:1", "r1", ("u1", "book")))
     asks = events[-1]["outcome"]["interrupts"]
-    assert {(i["reason"], i["message"]) for i in asks} == {
+    assert {(i["metadata"]["kind"], i["message"]) for i in asks} == {
         ("clarify", "Which day?"),
         ("select_room", "Which room?"),
     }
     answers = {"clarify": "Monday", "select_room": "B"}
     resume = [
-        {"interruptId": i["id"], "status": "resolved", "payload": answers[i["reason"]]}
+        {"interruptId": i["id"], "status": "resolved", "payload": answers[i["metadata"]["kind"]]}
         for i in asks
     ]
     done = run(client, asked("both:1", "r2", ("u1", "book"), resume=resume))
     told = Client().take(done)
     assert told.outcome["type"] == "success" and told.texts()[-1] == ("assistant", "Monday in B.")
     assert told.state["left"] == "Monday"
-    problem(
-        client.post("/agent/run", json=asked("both:1", "r3", resume=resume)),
-        409,
-        "answer_refused",
-    )
+    again = run(client, asked("both:1", "r3", resume=resume))
+    assert again[-1]["outcome"]["type"] == "success"
+    resume[0]["payload"] = "something else"
+    assert refused(client, asked("both:1", "r4", resume=resume)) == "already_answered"
 
 
-def test_one_answer_of_two_leaves_the_other_open(client: httpx.Client, working: Working) -> None:
-    """The run ends with the question that is left."""
+def test_one_answer_of_two_is_refused(client: httpx.Client, working: Working) -> None:
+    """AG-UI answers all that is open at once; `/agent/resume` answers one alone."""
     asks = run(client, asked("both:1", "r1", ("u1", "book")))[-1]["outcome"]["interrupts"]
     resume = [{"interruptId": asks[0]["id"], "status": "resolved", "payload": "x"}]
-    left = run(client, asked("both:1", "r2", resume=resume))[-1]["outcome"]["interrupts"]
-    assert [i["id"] for i in left] == [asks[1]["id"]]
+    assert refused(client, asked("both:1", "r2", resume=resume)) == "question_open"
+    alone = {"thread_id": "both:1", "question_id": asks[0]["id"], "value": "x"}
+    assert client.post("/agent/resume", json=alone).status_code == 202
+    resume[0]["interruptId"] = asks[1]["id"]
+    assert run(client, asked("both:1", "r3", resume=resume))[-1]["outcome"]["type"] == "success"
 
 
 @pytest.mark.parametrize("status", ["resolved", "cancelled"])
@@ -122,11 +132,7 @@ def test_a_wrong_interrupt_id_changes_nothing(
         {"interruptId": "wrong", "status": status, "payload": None},
     ]
     before = fleet.status("both:1")
-    problem(
-        client.post("/agent/run", json=asked("both:1", "r2", resume=resume)),
-        404,
-        "answer_refused",
-    )
+    assert refused(client, asked("both:1", "r2", resume=resume)) == "stale_question"
     after = fleet.status("both:1")
     assert after.questions == before.questions and after.messages == before.messages
 
@@ -135,9 +141,9 @@ def test_new_input_before_the_answer_is_refused(client: httpx.Client, working: W
     """Also beside an answer to one of two: nothing is accepted then."""
     asks = run(client, asked("both:1", "r1", ("u1", "book")))[-1]["outcome"]["interrupts"]
     given = asked("both:1", "r2", ("u2", "now"))
-    problem(client.post("/agent/run", json=given), 409, "question_open")
+    assert refused(client, given) == "question_open"
     given["resume"] = [{"interruptId": asks[0]["id"], "status": "resolved", "payload": "x"}]
-    problem(client.post("/agent/run", json=given), 409, "question_open")
+    assert refused(client, given) == "question_open"
     state = client.get("/agent/state", params={"thread_id": "both:1"}).json()
     assert len(state["questions"]) == 2
 
@@ -149,21 +155,59 @@ def test_cancelled_interrupts_call_the_thread_off(client: httpx.Client, working:
     events = run(client, asked("both:1", "r2", resume=resume))
     assert events[-1]["outcome"] == {"type": "cancelled"}
     mixed = [{**resume[0], "status": "resolved", "payload": "x"}, resume[1]]
-    again = client.post("/agent/run", json=asked("both:1", "r3", resume=mixed))
-    problem(again, 409, "answer_refused")
+    assert refused(client, asked("both:1", "r3", resume=mixed)) == "finished"
 
 
-def test_an_approval_is_cancelled_by_refusing_it(
-    client: httpx.Client, working: Working, fleet: Fleet, shop: Any
+@pytest.mark.parametrize(
+    ("entry", "refunds"),
+    [
+        ({"status": "resolved", "payload": {"approved": True}}, 1),
+        ({"status": "resolved", "payload": {"approved": False, "message": "no"}}, 0),
+        ({"status": "cancelled"}, 0),
+    ],
+    ids=["approved", "denied", "cancelled"],
+)
+def test_an_approval_is_decided(
+    client: httpx.Client, working: Working, shop: Shop, entry: Any, refunds: int
 ) -> None:
-    """The graph goes on with the refusal; `forwardedProps.input` starts any graph."""
+    """In AG-UI's form; one that is cancelled is a refusal, with which the graph goes on.
+    `forwardedProps.input` starts any graph, and only a thread that is new."""
+    order = shop.new_order("1500.00")
+    props = {"input": {"user_id": "u_42"}}
+    for name in ("r1", "r2"):
+        events = run(client, asked(f"refund:{order}", name, forwardedProps=props))
+    asks = events[-1]["outcome"]["interrupts"]
+    assert asks[0]["reason"] == "confirmation" and asks[0]["metadata"]["payload"]
+    resume = [{"interruptId": asks[0]["id"], **entry}]
+    events = run(client, asked(f"refund:{order}", "r3", resume=resume, forwardedProps=props))
+    assert events[-1]["outcome"]["type"] == "success" and shop.refunds(order) == refunds
+
+
+def test_a_wrong_shape_is_refused(client: httpx.Client, working: Working, shop: Shop) -> None:
+    """Nothing is decided by it."""
     order = shop.new_order("1500.00")
     start = asked(f"refund:{order}", "r1", forwardedProps={"input": {"user_id": "u_42"}})
     asks = run(client, start)[-1]["outcome"]["interrupts"]
-    assert asks[0]["reason"] == "approve" and asks[0]["metadata"]["payload"]
-    resume = [{"interruptId": asks[0]["id"], "status": "cancelled"}]
-    events = run(client, asked(f"refund:{order}", "r2", resume=resume))
-    assert events[-1]["outcome"]["type"] == "success" and shop.refunds(order) == 0
+    resume = [{"interruptId": asks[0]["id"], "status": "resolved", "payload": {"yes": 1}}]
+    assert refused(client, asked(f"refund:{order}", "r2", resume=resume)) == "wrong_shape"
+    resume[0]["payload"] = "approved"
+    done = run(client, asked(f"refund:{order}", "r3", resume=resume))
+    assert done[-1]["outcome"]["type"] == "success"
+
+
+def test_an_input_that_does_not_fit_is_refused(client: httpx.Client, working: Working) -> None:
+    """With the reason, and no thread is begun."""
+    bad = asked("refund:1", "r1", forwardedProps={"input": {"user_id": 7}})
+    assert refused(client, bad) == "invalid_input"
+    problem(client.get("/agent/state", params={"thread_id": "refund:1"}), 404, "unknown_thread")
+    props = {"forwardedProps": {"input": 1}}
+    problem(client.post("/agent/run", json=asked("talk:1", **props)), 400, "invalid_payload")
+
+
+def test_the_validator_finds_nothing_against_the_door(gateway: Gateway, working: Working) -> None:
+    """ag-ui-validate with an input of its own: also framing and content type."""
+    url = f"{gateway.url}/agent/run?graph=talk"
+    asyncio.run(assert_valid_agui_endpoint(url, max_warnings=0))
 
 
 def test_an_error_is_told(client: httpx.Client, working: Working) -> None:
@@ -239,7 +283,7 @@ def test_a_quiet_stream_shows_that_it_lives(
     client: httpx.Client, working: Working, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A comment, so that no proxy takes it for dead."""
-    monkeypatch.setattr("producers.gateway.agui_stream.HEARTBEAT", 0.05)
+    monkeypatch.setattr("producers.gateway.agui_watch.HEARTBEAT", 0.05)
     run(client, asked(TALK, "r1", ("u1", "hi")))
     with streaming(client, "GET", "/agent/events", params={"thread_id": TALK}) as stream:
         stream.until("RUN_FINISHED")
@@ -270,7 +314,7 @@ def test_a_question_is_answered_without_a_stream(client: httpx.Client, working: 
 
 
 def test_approvals_have_actions_of_their_own(
-    client: httpx.Client, working: Working, fleet: Fleet, shop: Any
+    client: httpx.Client, working: Working, fleet: Fleet, shop: Shop
 ) -> None:
     """approve and reject, with a note as the value."""
     order = shop.new_order("1500.00")
@@ -389,7 +433,7 @@ def test_a_key_that_is_taken_back_ends_the_stream(
     guarded: Gateway, working: Working, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Soon, whether anything happens or not."""
-    monkeypatch.setattr("producers.gateway.agui_stream.HEARTBEAT", 0.05)
+    monkeypatch.setattr("producers.gateway.agui_watch.HEARTBEAT", 0.05)
     key = guarded.key("operator")
     with guarded.client(key) as client:
         run(client, asked(TALK, "r1", ("u1", "hi")))

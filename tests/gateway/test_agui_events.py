@@ -8,6 +8,7 @@ from ag_ui.core import UserMessage
 
 from producers.gateway.agui_ends import End, interrupt_of
 from producers.gateway.agui_events import OutOfStep, Translator
+from producers.gateway.agui_messages import agui_message
 from producers.status import Question
 from tests.gateway.agui_streams import Client, event, question, said, snapshot, thread, valid, wire
 
@@ -104,20 +105,25 @@ def test_tools_are_called_and_answer() -> None:
 
 
 def test_a_tool_answers_in_a_later_run() -> None:
-    """A call that waited for an approval: its result comes in the run of the answer."""
+    """A call that waited for an approval: it is not called again, its result comes."""
     call = {"id": "c1", "name": "refund", "args": {}}
-    before = [USER, said("a1", "assistant", "", tool_calls=[call])]
-    events, _ = run(
-        snapshot(messages=before),
-        event("2-1", "message", **said("t1", "tool", "done", tool_call_id="c1")),
-        known=None,
-    )
+    asked = said("a1", "assistant", "", tool_calls=[call])
+    known = [OWN, agui_message(asked)]
+    result = event("2-1", "message", **said("t1", "tool", "done", tool_call_id="c1"))
+    events, client = run(snapshot(messages=[USER, asked]), result, known=known)
+    assert "TOOL_CALL_START" not in types(events)
     assert types(events)[-2:] == ["TOOL_CALL_RESULT", "RUN_FINISHED"]
-    resumed = Translator("chat:1", None)
-    told = resumed.event(
-        event("2-1", "message", **said("t1", "tool", "done", tool_call_id="c1", name="refund"))
-    )
-    valid(wire([*told, *resumed.finish(DONE)]))
+    assert [m["role"] for m in client.messages] == ["user", "assistant", "tool"]
+    back = Translator("chat:1", None)
+    with pytest.raises(OutOfStep):
+        back.event(result)
+
+
+def test_a_result_without_a_call_is_valid_too() -> None:
+    """A graph that writes one by itself."""
+    message = event("2-1", "message", **said("t1", "tool", "x", tool_call_id="c1", name="look"))
+    events, _ = run(snapshot(messages=[USER]), message)
+    assert types(events)[1:3] == ["TOOL_CALL_START", "TOOL_CALL_END"]
 
 
 def test_what_a_crash_undid_is_taken_back() -> None:
@@ -349,9 +355,49 @@ def test_all_open_questions_are_told() -> None:
     interrupts = tuple(interrupt_of(Question.model_validate(q)) for q in asked)
     _, client = run(snapshot(), end=End("interrupt", interrupts))
     first, second = client.outcome["interrupts"]
-    assert (first["id"], first["reason"], first["message"]) == ("q1", "confirm", "Book A?")
+    assert (first["id"], first["reason"], first["message"]) == ("q1", "confirmation", "Book A?")
     assert first["metadata"]["payload"]["data"] == {"room": "A"}
     assert (second["id"], second["message"]) == ("q2", "Do x")
+    assert second["responseSchema"]["required"] == ["approved"]
+
+
+def test_a_run_that_asks_tells_all_that_the_next_one_starts_from() -> None:
+    """MESSAGES_SNAPSHOT and STATE_SNAPSHOT before the end, also where nothing has changed."""
+    asked = interrupt_of(Question.model_validate(question("q1", "clarify", {"message": "When?"})))
+    for result in (None, snapshot(messages=[USER], values={"n": 1})):
+        first = snapshot(messages=[USER], values={"n": 1})
+        events, client = run(first, end=End("interrupt", (asked,)), result=result)
+        assert types(events)[-3:] == ["MESSAGES_SNAPSHOT", "STATE_SNAPSHOT", "RUN_FINISHED"]
+        assert client.state == {"n": 1}
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        ("approve", "confirmation"),
+        ("confirm", "confirmation"),
+        ("clarify", "input_required"),
+        ("value", "input_required"),
+        ("select_room", "fleet:select_room"),
+    ],
+)
+def test_kinds_of_questions_have_agui_s_reasons(kind: str, reason: str) -> None:
+    """Clients show their own dialogs for those; the kind is in the metadata."""
+    found = interrupt_of(Question.model_validate(question("q1", kind, {"message": "?"})))
+    assert (found.reason, (found.metadata or {})["kind"]) == (reason, kind)
+
+
+def test_an_approval_of_a_tool_call_names_it() -> None:
+    """Where exactly one call is like the action that it asks about."""
+    action = {"name": "refund", "args": {"id": 1}}
+    config = {"action_name": "refund", "allowed_decisions": ["approve", "edit"]}
+    payload = {"action_requests": [action], "review_configs": [config]}
+    asked = Question.model_validate(question("q1", "approve", payload))
+    call = {"id": "c1", **action}
+    found = interrupt_of(asked, [call, {"id": "c2", "name": "refund", "args": {"id": 2}}])
+    assert (found.reason, found.tool_call_id) == ("tool_call", "c1")
+    assert "editedArgs" in (found.response_schema or {})["properties"]
+    assert interrupt_of(asked, [call, {**call, "id": "c3"}]).reason == "confirmation"
 
 
 def test_half_a_surrogate_pair_breaks_nothing() -> None:

@@ -115,7 +115,7 @@ def texts(told: dict[str, Any]) -> list[tuple[str, str]]:
 
 def answers(told: dict[str, Any], **values: Any) -> list[dict[str, Any]]:
     return [
-        {"interruptId": i["id"], "status": "resolved", "payload": values[i["reason"]]}
+        {"interruptId": i["id"], "status": "resolved", "payload": values[i["metadata"]["kind"]]}
         for i in told["interrupts"]
     ]
 
@@ -149,7 +149,7 @@ def test_a_wrong_interrupt_id_is_refused(pages: Pages, fleet: Fleet) -> None:
     resume = answers(told, clarify="Monday", select_room="B")
     wrong = [resume[0], {**resume[1], "interruptId": "wrong"}]
     refused = pages.run("a", "both:1", resume=wrong, forget=True)
-    assert refused["failed"]["status"] == 404 and len(fleet.status("both:1").questions) == 2
+    assert refused["error"] == "stale_question" and len(fleet.status("both:1").questions) == 2
     assert pages.run("a", "both:1", resume=resume)["outcome"] == "success"
 
 
