@@ -60,9 +60,13 @@ class Answers:
         if question.kind == "continue":
             return "continue"
         payload = shown(json.dumps(question.payload, ensure_ascii=False))
+        hint = f'Give it with --answers FILE, for example {{"{question.kind}": ["yes"]}}.'
+        if self.given:
+            kinds = ", ".join(f"'{kind}'" for kind in self.given)
+            hint += f" The file has answers to {kinds} only."
         raise ChaosUsage(
-            f"The graph asks for a value, and no answer is given: {payload}.",
-            f'Give it with --answers FILE, for example {{"{question.kind}": ["yes"]}}.',
+            f"The graph asks (kind {question.kind}), and no answer is given: {payload}.",
+            hint,
             question=question.payload,
         )
 

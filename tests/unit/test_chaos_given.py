@@ -1,5 +1,6 @@
 """What a user gives to `fleet chaos` is refused in the words of a command that accepts nothing."""
 
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,18 @@ import pytest
 from graphs.registry import Registry
 from infra.settings import get_settings
 from producers import InvalidInput, InvalidPayload
-from producers.chaos.given import read_inputs
+from producers.chaos.errors import ChaosUsage
+from producers.chaos.given import Answers, read_inputs
+from producers.status import Question
+
+QUESTION = Question.model_validate(
+    {
+        "question_id": "q1",
+        "kind": "value",
+        "payload": "how many?",
+        "asked_at": "2026-01-01T00:00:00Z",
+    }
+)
 
 
 @pytest.mark.parametrize("content", [None, "{", '{"key": "A1", "colour": "red"}'])
@@ -33,3 +45,11 @@ def test_an_input_that_does_not_fit_is_refused_as_at_the_door(tmp_path: Path) ->
         read_inputs(str(file), graph)
     assert refused.value.exit_code == 1
     assert refused.value.hint == "Nothing was run; correct the line."
+
+
+def test_a_question_without_an_answer_says_which_kinds_have_one() -> None:
+    """A kind may be any word of the graph's own: one that is misspelt shows at the question."""
+    answers = Answers({"valeu": [1]})
+    with pytest.raises(ChaosUsage, match=r"\(kind value\).*how many") as refused:
+        answers.to(QUESTION, Counter())
+    assert "answers to 'valeu' only" in refused.value.hint
