@@ -86,3 +86,15 @@ def test_every_command_is_told_of() -> None:
     text = "".join(page.read_text() for page in PAGES)
     commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
     assert [name for name in commands if f"fleet {name}" not in text] == []
+
+
+@of_each_page
+def test_rows_of_a_table_have_its_columns(page: Path) -> None:
+    """A cell too few moves the rest to the left, where nobody looks for it."""
+    columns, wrong = 0, []
+    for line in page.read_text().splitlines():
+        cells = len(re.findall(r"(?<!\\)\|", line)) if line.startswith("|") else 0
+        if cells and columns and cells != columns:
+            wrong.append(line)
+        columns = cells and (columns or cells)
+    assert wrong == []
