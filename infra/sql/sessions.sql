@@ -16,6 +16,22 @@ ORDER BY created_at DESC, session_id LIMIT %(limit)s;
 -- name: session_owner
 SELECT user_id FROM fleet.sessions WHERE thread_id = %(thread_id)s AND tenant = %(tenant)s;
 
+-- name: session_head
+-- The newest event of those that are kept, and the open questions that were asked by the one
+-- that a page has seen last.
+SELECT (SELECT epoch || '-' || n FROM fleet.events WHERE thread_id = %(thread_id)s
+        ORDER BY epoch DESC, n DESC LIMIT 1) AS head,
+    (SELECT coalesce(array_agg(q.question_id), '{}') FROM fleet.questions q
+     WHERE q.thread_id = %(thread_id)s AND q.status = 'open' AND EXISTS (
+         SELECT FROM fleet.events e
+         WHERE e.thread_id = q.thread_id AND e.epoch = q.asked_epoch AND e.type = 'question'
+           AND e.payload->>'question_id' = q.question_id
+           AND (e.epoch, e.n) <= (%(epoch)s, %(n)s))) AS shown;
+
+-- name: question_asked
+SELECT question_id, kind, payload, response_schema, expires_at::text FROM fleet.questions
+WHERE thread_id = %(thread_id)s AND question_id = %(question_id)s;
+
 -- name: session_message
 -- What was said under a message_id, and what the thread asks: before something is said.
 SELECT json_build_object(

@@ -18,6 +18,7 @@ from infra.settings import Settings
 
 from .app import create_app
 from .database import Database
+from .ws_line import ChatProtocol
 
 #: Seconds that requests under way get at the end; streams end at once.
 _ENDS_WITHIN = 5
@@ -62,7 +63,7 @@ def server(settings: Settings) -> Server:
         access_log=False,
         server_header=False,
         headers=[("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "no-referrer")],
-        ws="websockets-sansio",
+        ws=ChatProtocol,
         ws_max_size=1 << 20,
         ws_ping_interval=_PING_EVERY,
         ws_ping_timeout=_PING_WITHIN,

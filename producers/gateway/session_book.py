@@ -15,6 +15,14 @@ from .database import Database
 from .principals import Principal, Role
 
 State = Literal["active", "interrupted", "completed", "cancelled", "failed", "timed_out"]
+#: Of an open session, by its thread's status; as fleet.session_state has it.
+STATES: dict[str, State] = {
+    "waiting": "interrupted",
+    "in_doubt": "interrupted",
+    "done": "completed",
+    "cancelled": "cancelled",
+    "failed": "failed",
+}
 #: Bytes of chance.
 _CHANCE = 24
 
@@ -28,7 +36,8 @@ class UnknownSession(ProducerError):
 
 class Session(BaseModel):
     """absent: for how many seconds nobody has been there. thread_status: None before the first
-    message. sensitive: who comes back after a while shows a fresh token."""
+    message. busy: a turn is under way or due. sensitive: who comes back after a while shows a
+    fresh token."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -39,6 +48,7 @@ class Session(BaseModel):
     thread_id: str
     state: State
     thread_status: str | None
+    busy: bool
     created_at: datetime
     last_seen_at: datetime
     closed_at: datetime | None
@@ -48,12 +58,16 @@ class Session(BaseModel):
     def visible_to(self, principal: Principal) -> bool:
         """Whether it exists for the caller."""
         return self.tenant == principal.tenant and (
-            principal.may(Role.viewer) or (self.user_id is not None and self.owned_by(principal))
+            principal.may(Role.viewer) or self.owned_by(principal)
         )
 
     def owned_by(self, principal: Principal) -> bool:
         """Whether it is the caller's own."""
-        return self.tenant == principal.tenant and self.user_id == principal.user
+        return (
+            self.user_id is not None
+            and self.tenant == principal.tenant
+            and self.user_id == principal.user
+        )
 
 
 class SessionBook:

@@ -83,13 +83,15 @@ class Hub:
         *,
         queue: int = 1000,
         wait: bool = False,
+        new: bool = False,
     ) -> AsyncGenerator[Event | Snapshot | Lagging]:
         """What happens in a thread, in order and each thing once, until the reader leaves.
 
         after: the last event that the reader has, after which it goes on exactly where the
         stream still has it; else, and without one, a Snapshot comes first. queue: how many
         items may wait for the reader; then it gets Lagging and the watch ends. wait: a thread
-        that does not exist yet is waited for.
+        that does not exist yet is waited for. new: it did not when the reader last looked, who
+        gets all of its events and no Snapshot first.
 
         Raises UnknownThread, and FleetUnavailable where Postgres is away at its beginning;
         later outages are waited out. Whether the caller may see the thread is for it to know.
@@ -104,7 +106,7 @@ class Hub:
         try:
             await self._subscribed(thread_id)
             await topic.begin()
-            for item in await self._caught_up(topic, after, wait):
+            for item in await self._caught_up(topic, after, wait, new):
                 watcher.fits(item)
                 yield item
             while (found := await watcher.next()) is not None:
@@ -126,7 +128,9 @@ class Hub:
                 async with asyncio.timeout(_CHANNEL_WAIT):
                     await heard.wait()
 
-    async def _caught_up(self, topic: Topic, after: EventId | None, wait: bool) -> list[Item]:
+    async def _caught_up(
+        self, topic: Topic, after: EventId | None, wait: bool, new: bool
+    ) -> list[Item]:
         """What a reader gets before it goes on with the others."""
         known = None if after is None else await self._log.resumed(topic.thread_id, after)
         # What it has seen of an attempt may be void by now.
@@ -134,7 +138,7 @@ class Hub:
         follower = Follower(
             topic.thread_id, self._log, self._snapshots, after or FIRST, unsure=unsure
         )
-        if known is None:
+        if known is None and not new:
             follower.renew = "first" if after is None else "gone"
         while True:
             topic.stirred.clear()

@@ -36,7 +36,7 @@ def test_an_unknown_graph_opens_nothing(guarded: Gateway) -> None:
     """The problem names those that there are."""
     with guarded.client(token("u_1")) as client:
         response = client.post("/sessions", json={"graph": "refnd"})
-    assert response.status_code == 404 and response.json()["known"] == ["refund"]
+    assert response.status_code == 404 and "refund" in response.json()["known"]
 
 
 @pytest.mark.parametrize(

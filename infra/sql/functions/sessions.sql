@@ -16,7 +16,11 @@ LANGUAGE sql STABLE AS $$
         'session_id', s.session_id, 'tenant', s.tenant, 'user_id', s.user_id, 'graph', s.graph,
         'thread_id', s.thread_id, 'created_at', s.created_at, 'closed_at', s.closed_at,
         'state', CASE WHEN s.closed_at IS NULL THEN fleet.session_state(t.status) ELSE s.state END,
-        'thread_status', t.status, 'last_seen_at', l.seen_at,
+        'thread_status', t.status, 'busy', EXISTS (
+            SELECT FROM fleet.messages m WHERE m.thread_id = s.thread_id
+              AND m.status IN ('pending', 'claimed', 'in_doubt', 'dead')
+              AND m.status NOT IN ('in_doubt', 'dead')),
+        'last_seen_at', l.seen_at,
         'absent', greatest(extract(epoch FROM fleet.now() - l.seen_at), 0)::float8,
         'sensitive', coalesce((SELECT sensitive FROM fleet.graphs g WHERE g.graph = s.graph), false))
     FROM (SELECT greatest(s.last_seen_at, (

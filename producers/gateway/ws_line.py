@@ -1,0 +1,92 @@
+"""One WebSocket as its connection uses it: frames in and out, and an end that always ends.
+
+A page that takes nothing in keeps what is sent in buffers, and a goodbye would wait behind
+them: `ChatProtocol` lets such a connection be dropped.
+"""
+
+import asyncio
+import contextlib
+import json
+from typing import Any
+
+import anyio
+import orjson
+from fastapi import WebSocket
+from starlette.websockets import WebSocketDisconnect, WebSocketDisconnected
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+
+#: Seconds in which a page has to take a frame in, and to hear of the end.
+SEND_WITHIN, CLOSE_WITHIN = 10.0, 2.0
+_ABORT = "fleet.abort"
+
+
+class ChatProtocol(WebSocketsSansIOProtocol):
+    """uvicorn's, whose connections can be dropped, and are when pings stay unanswered."""
+
+    async def run_asgi(self) -> None:
+        extensions: dict[str, Any] = self.scope["extensions"]
+        extensions[_ABORT] = self.transport.abort
+        await super().run_asgi()
+
+    def keepalive_timeout(self) -> None:
+        super().keepalive_timeout()
+        self.transport.abort()
+
+
+class Gone(Exception):
+    """The other side is not there any more."""
+
+
+class TooSlow(Exception):
+    """The page takes in nothing."""
+
+
+class Line:
+    """Frames are whole and one after the other, whoever sends them."""
+
+    def __init__(self, socket: WebSocket) -> None:
+        self._socket = socket
+        self._turn = asyncio.Lock()
+
+    async def receive(self) -> str | None:
+        """The next frame's text; None for one that is not text. Raises Gone."""
+        try:
+            message = await self._socket.receive()
+        except (WebSocketDisconnect, WebSocketDisconnected):
+            raise Gone from None
+        if message["type"] == "websocket.disconnect":
+            raise Gone
+        text: str | None = message.get("text")
+        return text
+
+    async def send(self, frame: dict[str, Any]) -> None:
+        """Raises Gone, TooSlow."""
+        text = encoded(frame)
+        try:
+            async with asyncio.timeout(SEND_WITHIN), self._turn:
+                await self._socket.send_text(text)
+        except TimeoutError:
+            raise TooSlow from None
+        except (WebSocketDisconnect, WebSocketDisconnected):
+            raise Gone from None
+
+    async def close(self, code: int, reason: str) -> None:
+        """Say goodbye, or drop the connection of who doesn't listen."""
+        with anyio.move_on_after(CLOSE_WITHIN, shield=True) as patience:
+            with contextlib.suppress(WebSocketDisconnect, WebSocketDisconnected):
+                await self._socket.close(code, reason)
+        if patience.cancelled_caught:
+            self.drop()
+
+    def drop(self) -> None:
+        """Without a word, and without waiting for what is in the way."""
+        if (abort := self._socket.scope["extensions"].get(_ABORT)) is not None:
+            abort()
+
+
+def encoded(frame: dict[str, Any]) -> str:
+    """JSON that any page can read, whatever a graph has put into it."""
+    try:
+        return orjson.dumps(frame).decode()
+    except TypeError:  # a lone surrogate, or a number of more than 64 bits
+        return json.dumps(frame, default=str)
