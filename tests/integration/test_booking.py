@@ -1,8 +1,10 @@
 """The booking assistant by its rules, turn by turn on real servers."""
 
+import json
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from graphs.booking.state import BookingInput, BookingState, reset
 from infra.settings import get_settings
 from infra.sql import query
 from producers import Fleet
+from producers.cli import main
 from tests.harness import Database
 from tests.integration.booking_talk import NOW, Talk, at
 from workers.slot import Slot
@@ -68,6 +71,29 @@ def test_what_is_missing_is_asked_for(talk: Talk) -> None:
     assert talk.kind == "select_room"
     slot = talk.asked["data"]["slot"]
     assert (slot["start"][:16], slot["end"][:16]) == ("2030-06-05T10:30", "2030-06-05T12:30")
+
+
+def test_the_command_line_is_a_client_too(
+    talk: Talk, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """submit, answer and send, as docs/booking.md has them; show names the question's kind."""
+
+    def fleet(*args: str) -> str:
+        capfd.readouterr()
+        assert main(args) == 0
+        talk.run()
+        return capfd.readouterr().out
+
+    def said(text: str) -> str:
+        return json.dumps({"messages": [{"role": "user", "content": text}]})
+
+    fleet("submit", "booking", "b1", "--input", said("明天下午2点8人会议室"))
+    assert "select_room" in fleet("show", "booking:b1")
+    fleet("answer", "booking:b1", "--value", '"选1"')
+    fleet("answer", "booking:b1", "--value", '{"confirmed": true}')
+    assert [b[0] for b in talk.bookings()] == ["R3"]
+    fleet("send", "booking", "b1", "--input", said("another one on Friday at 10 for 4"))
+    assert talk.asked["data"]["slot"]["start"] == "2030-06-07T10:00:00+00:00"
 
 
 WISH = {"en": "a room for 8 tomorrow at 2pm", "zh": "明天下午两点，8个人"}
