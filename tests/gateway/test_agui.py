@@ -3,6 +3,7 @@ of a stream, the run is the worker's."""
 
 import asyncio
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -288,6 +289,25 @@ def test_a_quiet_stream_shows_that_it_lives(
     with streaming(client, "GET", "/agent/events", params={"thread_id": TALK}) as stream:
         stream.until("RUN_FINISHED")
         assert stream.comment().startswith(":")
+
+
+def test_open_streams_leave_room_for_an_answer(gateway: Gateway, working: Working) -> None:
+    """Eight tabs, each with its own stream; an answer is taken at once, and all are told."""
+    with ExitStack() as stack:
+        tabs = [stack.enter_context(gateway.client()) for _ in range(8)]
+        asks = run(tabs[0], asked("both:1", "r1", ("u1", "book")))[-1]["outcome"]["interrupts"]
+        query = {"thread_id": "both:1"}
+        streams = [
+            stack.enter_context(streaming(tab, "GET", "/agent/events", params=query))
+            for tab in tabs
+        ]
+        for stream in streams:
+            stream.until("RUN_FINISHED")
+        for name, value in zip([i["id"] for i in asks], "xy", strict=True):
+            body = {**query, "question_id": name, "value": value}
+            assert tabs[0].post("/agent/resume", json=body).status_code == 202
+        ends = [stream.until("RUN_FINISHED")[-1]["outcome"]["type"] for stream in streams]
+        assert set(ends) <= {"success", "interrupt"} and len(ends) == 8
 
 
 def test_the_state_has_questions_and_what_comes_next(
