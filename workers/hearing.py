@@ -1,6 +1,8 @@
 """What the saver hears of a run: tasks that finish, messages that they write."""
 
-from collections.abc import Sequence
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointMetadata
@@ -9,6 +11,8 @@ from langgraph.types import PregelExecutableTask
 from graphs.values import plain
 from workers.events import Events, Place
 from workers.transcript import Transcript
+
+log = logging.getLogger("fleet.events")
 
 _PULL = "~__pregel_pull, "
 _START = f"{_PULL}__start__"
@@ -59,26 +63,32 @@ class Hearing:
             return
         around = Place.of(f"{ns}|{node}:{task_id}")
         given = [(c, v) for c, v in writes if not c.startswith(_INTERNAL)]
-        if self._transcript is not None:
-            for channel, value in given:
-                self._transcript.written(around, channel, value)
         values = None
         if self._events.full:
-            # Several writes to one channel: a list of them.
-            values = {c: plain(_one([v for k, v in given if k == c])) for c, _ in given}
+            with _harmless(node):
+                self._read(around, given)
+                # Several writes to one channel: a list of them.
+                values = {c: plain(_one([v for k, v in given if k == c])) for c, _ in given}
         self._events.step(around, list(dict.fromkeys(c for c, _ in given)), values)
 
     def loaded(self, values: dict[str, Any]) -> None:
         """The root graph goes on from this state."""
         if self._transcript is not None:
-            self._transcript.loaded(values)
+            with _harmless():
+                self._transcript.loaded(values)
 
     def saved(self, values: dict[str, Any], metadata: CheckpointMetadata) -> None:
         """The root graph's new state is in the buffer."""
         if self._transcript is not None:
             given = self._given or metadata.get("source") == "input"
             self._given = False
-            self._transcript.saved(values, given)
+            with _harmless():
+                self._transcript.saved(values, given)
+
+    def _read(self, around: Place, given: Sequence[tuple[str, Any]]) -> None:
+        for channel, value in given:
+            if self._transcript is not None:
+                self._transcript.written(around, channel, value)
 
     def _name(self, task_id: str, task_path: str) -> str | None:
         """The node; None for what is no step to people."""
@@ -86,6 +96,15 @@ class Hearing:
             name = task_path.removeprefix(_PULL)
             return None if name.startswith("__") else name
         return self._names.get(task_id)
+
+
+@contextlib.contextmanager
+def _harmless(node: str = "") -> Iterator[None]:
+    """What can't be told is no reason for a turn to fail."""
+    try:
+        yield
+    except Exception as exc:
+        log.warning("what node %r wrote can't be told: %s: %s", node, type(exc).__name__, exc)
 
 
 def _one(values: list[Any]) -> Any:

@@ -1,7 +1,8 @@
 """The publisher: one thread of the process that brings events to the broker, for all slots.
 
 A turn only adds to its feed and goes on. What a feed holds goes out as one batch after
-``token_interval``, or at once where somebody waits for it. A broker that is away or hangs
+``token_interval``, or at once where somebody waits for it and nothing went out just before:
+under load one round trip serves many turns. A broker that is away or hangs
 costs this thread a timeout; what comes in the next second is let go, and readers find in
 Postgres what is durable (docs/events.md).
 """
@@ -63,6 +64,7 @@ class Publisher:
         self._changed = threading.Condition(threading.Lock())
         self._feeds: list[Feed] = []
         self._wakes_at = 0.0
+        self._sent_at = 0.0
         self._sending = False
         self._thread: threading.Thread | None = None
         self._connection: Any = None
@@ -79,7 +81,7 @@ class Publisher:
                 feed.due = now + self._interval
                 self._feeds.append(feed)
             if at_once:
-                feed.due = now
+                feed.due = min(feed.due, max(now, self._sent_at + self._interval))
             if feed.due < self._wakes_at:
                 self._wakes_at = feed.due
                 self._changed.notify()
@@ -139,6 +141,7 @@ class Publisher:
                 self._wakes_at = float("inf") if first is None else first
                 self._changed.wait(None if first is None else first - now)
             self._wakes_at = 0.0
+            self._sent_at = now
             self._sending = True
             self._feeds = [f for f in self._feeds if f not in due]
             return [(feed, self._taken(feed)) for feed in due]

@@ -1,17 +1,22 @@
 """What clients see of a thread: events of real turns, in Postgres and in the broker."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
+from graphs.control import ClaimLost
+from infra import failpoints
 from infra.event_stream import FIELD, stream
 from producers import Fleet
-from tests.harness import ROOT, Broker, Database, Shop
+from tests.harness import ROOT, Broker, Database, Shop, eventually
 from workers.drain import drain
+from workers.events import Place
 from workers.slot import Slot
+from workers.turn import Turn
 
 TALKING = Path(__file__).parents[1] / "graphs" / "talking.py"
 CHATS = ("chat", "achat", "plainly", "forgets", "asks", "nested", "fails", "tries_again")
@@ -219,3 +224,140 @@ def test_a_question_is_told_with_its_end(
     kept = durable(database, thread)
     assert of_type(kept, "received")[1]["content"] == "noon"
     assert of_type(kept, "message")[0]["text"] == "At noon."
+
+
+@pytest.fixture
+def disarmed() -> Iterator[None]:
+    yield
+    failpoints.arm("")
+
+
+def finished(database: Database, thread_id: str) -> list[str]:
+    """Nodes of the root graph's tasks whose writes are committed, in order."""
+    rows = database.fetch(
+        """SELECT task_path, min(checkpoint_id) FROM checkpoint_writes
+        WHERE thread_id = %s AND checkpoint_ns = '' AND idx >= 0 AND task_path NOT LIKE %s
+        GROUP BY task_path ORDER BY 2""",
+        thread_id,
+        "%__start__",
+    )
+    return [path.removeprefix("~__pregel_pull, ") for path, _ in rows]
+
+
+@pytest.mark.parametrize(
+    ("point", "steps"),
+    [
+        ("barrier.before_intent", 0),
+        ("barrier.after_intent", 1),
+        ("turn.before_unlock", 2),
+        ("turn.after_commit", 3),
+    ],
+)
+def test_steps_are_durable_with_the_writes_of_their_tasks(
+    point: str, steps: int, slot: Slot, fleet: Fleet, database: Database, shop: Shop, disarmed: None
+) -> None:
+    """Wherever the session is lost: the next attempt has both or neither."""
+    thread = fleet.submit("refund", shop.new_order("20.00"), {"user_id": "u_42"}).thread_id
+    patient = slot.settings.model_copy(update={"flush_after": 3600.0})
+    slow = Slot(patient, slot.registry, "fleet")
+    failpoints.arm(f"{point}=disconnect:::1")
+    drain(slow, thread)
+    failpoints.arm("")
+    told = [d["node"] for d in of_type(durable(database, thread), "step")]
+    assert told == finished(database, thread)
+    assert len(told) == steps
+    eventually(lambda: drain(slot, thread) or fleet.status(thread).status == "done")
+    kept = durable(database, thread)
+    assert [d["node"] for d in of_type(kept, "step")] == [
+        *("load_order", "process_refund", "notify_user"),
+    ]
+    assert len(of_type(kept, "received")) == len(of_type(kept, "ended")) == 1
+    slow.disconnect()
+
+
+def test_an_end_is_told_after_its_commit_only(
+    slot: Slot, fleet: Fleet, database: Database, broker: Broker, shop: Shop, disarmed: None
+) -> None:
+    """A process that dies between the two leaves it to readers: Postgres has it."""
+    thread = fleet.submit("refund", shop.new_order("1500.00"), {"user_id": "u_42"}).thread_id
+    failpoints.arm("events.after_commit=raise")
+    with pytest.raises(failpoints.FailpointError):
+        drain(slot, thread)
+    flushed(slot)
+    assert types(durable(database, thread))[-2:] == ["question", "ended"]
+    assert not {"question", "ended"} & {*types(streamed(broker, thread))}
+
+
+def test_a_claim_that_is_lost_tells_nothing_more(
+    slot: Slot, fleet: Fleet, database: Database, broker: Broker, shop: Shop
+) -> None:
+    """Its left-over threads, too."""
+    thread = fleet.submit("refund", shop.new_order("20.00"), {"user_id": "u_42"}).thread_id
+    turn = Turn(slot, slot.claim(thread))
+    events = turn.telling.events
+    events.begin()
+    database.fetch("UPDATE fleet.threads SET epoch = epoch + 1")
+    with pytest.raises(ClaimLost):
+        turn.claim.check()
+    events.custom(Place.of("node:t1"), "late")
+    events.token(Place.of("node:t1"), "m", "late")
+    events.message(Place(), {"message_id": "m", "role": "assistant", "text": "late"})
+    turn.claim.close()
+    flushed(slot)
+    assert types(streamed(broker, thread)) == ["turn", "received"]
+    assert durable(database, thread) == []
+
+
+def test_turns_go_on_without_a_broker(
+    slot: Slot, fleet: Fleet, database: Database, shop: Shop
+) -> None:
+    """What is durable is there; nobody waits for the rest."""
+    away = slot.settings.model_copy(update={"redis_url": "redis://127.0.0.1:1/0"})
+    alone = Slot(away, slot.registry, "fleet")
+    thread = fleet.submit("refund", shop.new_order("20.00"), {"user_id": "u_42"}).thread_id
+    drain(alone, thread)
+    assert types(durable(database, thread))[-1] == "ended"
+    alone.disconnect()
+
+
+def test_what_no_turn_changes_is_told_too(
+    slot: Slot, fleet: Fleet, database: Database, shop: Shop
+) -> None:
+    """Each in an epoch of its own: quarantined, retried, dropped, expired, cancelled."""
+    thread = fleet.submit("refund", shop.new_order("1500.00"), {"user_id": "u_42"}).thread_id
+    database.fetch("UPDATE fleet.messages SET crashes = 3")
+    drain(slot, thread)
+    fleet.retry(thread)
+    database.fetch("UPDATE fleet.messages SET crashes = 3")
+    drain(slot, thread)
+    fleet.drop(thread)
+    fleet.submit("refund", thread.partition(":")[2], {"user_id": "u_42"}, on_existing="restart")
+    drain(slot, thread)
+    database.fetch("UPDATE fleet.questions SET expires_at = fleet.now()")
+    database.fetch("SELECT fleet.expire_questions()")
+    fleet.cancel(thread)
+    told = of_type(durable(database, thread), "status")
+    assert [(d["reason"], d["status"]) for d in told] == [
+        ("quarantined", "failed"),
+        ("retried", "idle"),
+        ("quarantined", "failed"),
+        ("dropped", "cancelled"),
+        ("question_expired", "failed"),
+        ("cancelled", "cancelled"),
+    ]
+    ids = [tuple(map(int, i.split("-"))) for i, _, _ in durable(database, thread)]
+    assert ids == sorted(set(ids))
+    assert of_type(durable(database, thread), "received")[-1]["generation"] == 2
+
+
+def test_what_a_reader_needs_of_the_broker_is_short_in_graphs_of_steps(
+    slot: Slot, fleet: Fleet, database: Database, broker: Broker, shop: Shop
+) -> None:
+    """What is asked stays in Postgres."""
+    thread = fleet.submit("refund", shop.new_order("1500.00"), {"user_id": "u_42"}).thread_id
+    drain(slot, thread)
+    flushed(slot)
+    (live,) = [e for e in streamed(broker, thread) if e["type"] == "question"]
+    (kept,) = of_type(durable(database, thread), "question")
+    assert live["short"] and "payload" not in live["data"]
+    assert kept["payload"]["action_requests"][0]["args"]["amount"] == "1500.00"

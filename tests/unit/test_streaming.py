@@ -1,0 +1,117 @@
+"""What is used of LangGraph's streams, and how places and messages are told."""
+
+import functools
+import logging
+from typing import Annotated, Any
+
+import pytest
+from langchain_core.messages import (
+    AIMessage,
+    ChatMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
+from langgraph.channels import DeltaChannel
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph.message import _messages_delta_reducer, add_messages
+from langgraph.pregel import _loop
+from typing_extensions import TypedDict
+
+from graphs.chats import message_data, messages_channel, text_of
+from workers import streaming
+from workers.events import Place
+
+
+def test_langgraph_has_the_shape_that_we_rely_on() -> None:
+    """A contract: where it changes, workers/streaming.py has to be looked at again."""
+    streaming.hearable.cache_clear()
+    assert streaming.hearable()
+
+
+def test_another_langgraph_is_left_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With a warning; the run's config stays what it was."""
+
+    def emit(self: Any, mode: str, values: Any) -> None:
+        pass
+
+    monkeypatch.setattr(_loop.PregelLoop, "_emit", emit)
+    streaming.hearable.cache_clear()
+    with caplog.at_level(logging.WARNING):
+        assert not streaming.hearable()
+    assert "events lack texts" in caplog.text
+    telling = streaming.Telling.__new__(streaming.Telling)
+    config = {"configurable": {"thread_id": "A"}}
+    assert telling.heard(config, None) is config  # type: ignore[arg-type]
+    streaming.hearable.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("namespace", "place"),
+    [
+        ("", Place()),
+        ("node:t1", Place("node", "", ("t1",))),
+        ("outer:t1|inner:t2", Place("inner", "outer", ("t1", "t2"))),
+        ("outer:t1|1|inner:t2", Place("inner", "outer", ("t1", "t2"))),
+        ("a:t1|b:t2|c:t3", Place("c", "a|b", ("t1", "t2", "t3"))),
+        ("remembers|inner:t2", Place("inner", "remembers", ("t2",))),
+    ],
+)
+def test_a_place_is_read_off_a_namespace(namespace: str, place: Place) -> None:
+    """Numbers count the calls of one task, and are no nodes."""
+    assert Place.of(namespace) == place
+
+
+def graph_of(schema: Any) -> Any:
+    builder = StateGraph(schema).add_node("node", lambda state: {})
+    return builder.add_edge(START, "node").compile()
+
+
+class Several(TypedDict):
+    notes: Annotated[list[Any], add_messages]
+    messages: Annotated[list[Any], functools.partial(add_messages, format="langchain-openai")]
+
+
+class Delta(TypedDict):
+    talk: Annotated[list[Any], DeltaChannel(_messages_delta_reducer)]
+
+
+class NoChat(TypedDict):
+    messages: list[Any]
+
+
+@pytest.mark.parametrize(
+    ("schema", "channel"),
+    [(MessagesState, "messages"), (Several, "messages"), (Delta, "talk"), (NoChat, None)],
+)
+def test_a_chat_is_known_by_its_reducer(schema: Any, channel: str | None) -> None:
+    """Not by a channel's name."""
+    assert messages_channel(graph_of(schema)) == channel
+
+
+def test_messages_are_told_in_plain_words() -> None:
+    """Roles, calls of tools with their arguments, results with what they answer."""
+    call = {"id": "c1", "name": "book", "args": {"room": 3}}
+    said = AIMessage([{"type": "text", "text": "Well"}, {"type": "image", "url": "x"}], id="m")
+    said.tool_calls = [call]  # type: ignore[list-item]
+    told = message_data(said)
+    assert (told["role"], told["text"], told["tool_calls"]) == ("assistant", "Well", [call])
+    assert told["content"][1]["type"] == "image"
+    tool = message_data(ToolMessage("ok", tool_call_id="c1", name="book", id="t"))
+    assert tool == {
+        "message_id": "t",
+        "role": "tool",
+        "text": "ok",
+        "tool_call_id": "c1",
+        "name": "book",
+    }
+    others = [HumanMessage("x"), SystemMessage("x"), ChatMessage("x", role="critic")]
+    assert [message_data(m)["role"] for m in others] == ["user", "system", "critic"]
+
+
+def test_text_is_made_harmless() -> None:
+    """What JSON and Postgres can't hold is replaced."""
+    assert text_of("a\x00b") == "a\ufffdb"
+    assert text_of(["a", {"type": "text", "text": "b"}, {"type": "image"}]) == "ab"
