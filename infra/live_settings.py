@@ -23,7 +23,7 @@ class LiveSettings(BaseModel):
     gateway_port: Annotated[int, Field(ge=1, le=65535)] = 8800
     gateway_auth: Literal["on", "off"] = "on"
     #: Requests of one caller in a minute, to one gateway.
-    gateway_rate: Count = 1200
+    gateway_rate: Count = 6000
     #: Bytes of a request's body.
     gateway_body: Count = 1 << 20
     public_url: str | None = None

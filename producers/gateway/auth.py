@@ -85,7 +85,8 @@ async def identified(request: Request) -> Principal:
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         given = token.strip() if scheme.lower() == "bearer" else None
         known = await authenticate(request.app.state, given)
-        request.app.state.limits.require(known)
+        if known is not ANYBODY:
+            request.app.state.limits.require(known)
         request.state.principal = known
     return known
 

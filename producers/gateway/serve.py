@@ -4,6 +4,7 @@ What would leave the fleet open to whoever reaches it is refused before anything
 """
 
 import contextlib
+import errno
 import ipaddress
 import signal
 import socket
@@ -24,6 +25,9 @@ from .ws_line import ChatProtocol
 _ENDS_WITHIN = 5
 #: A ping every 30 s; without an answer for 60 s more the connection is dead.
 _PING_EVERY, _PING_WITHIN = 30.0, 60.0
+#: Longer than proxies keep theirs: one must not be closed while a request is on its way.
+_KEPT_OPEN = 75
+_BACKLOG = 2048
 _SHORTEST_SECRET = 32
 _ENDING = (signal.SIGINT, signal.SIGTERM)
 
@@ -69,6 +73,7 @@ def server(settings: Settings) -> Server:
         ws_ping_timeout=_PING_WITHIN,
         # Each would hold its own window of what was sent, for every session.
         ws_per_message_deflate=False,
+        timeout_keep_alive=_KEPT_OPEN,
         timeout_graceful_shutdown=_ENDS_WITHIN,
     )
     return Server(config, app.state.closing)
@@ -92,13 +97,23 @@ def listening(host: str, port: int) -> socket.socket:
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         family, _, _, _, address = found[0]
-        return socket.create_server(address[:2], family=family, backlog=2048)
     except socket.gaierror as exc:
         raise _no_address(host, str(exc)) from None
+    # With its protocol named, which create_server does not do: asyncio sends at once
+    # (TCP_NODELAY) only what it knows to be TCP; else an answer's end waits 40 ms for an ACK.
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.bind(address)
+        sock.listen(_BACKLOG)
     except OSError as exc:
-        if exc.errno in (98, 48, 13, 10048):
+        sock.close()
+        if exc.errno == errno.EADDRINUSE:
             raise PortTaken("the gateway", port) from None
         raise _no_address(host, exc.strerror or str(exc)) from None
+    return sock
 
 
 def _no_address(host: str, why: str) -> SettingsError:

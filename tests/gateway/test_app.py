@@ -1,8 +1,11 @@
 """The gateway as a whole: it serves, says what is wrong as problems, and ends."""
 
+import socket
+
 import httpx
 import pytest
 
+from producers.gateway.serve import listening
 from tests.gateway.serving import Gateway, problem, token
 
 
@@ -47,3 +50,13 @@ def test_without_authentication_a_foreign_name_of_this_machine_is_refused(
 def test_tokens_of_the_tests_are_taken(guarded: Gateway) -> None:
     """Keys and JWTs; used by the tests of all doors."""
     assert guarded.key("producer").startswith("fleet_") and token().count(".") == 2
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_an_answer_is_sent_at_once(host: str) -> None:
+    """Its connections are known to be TCP, so that asyncio sets TCP_NODELAY: else the second
+    packet of an answer, or a token of a stream, waits for the first one's ACK."""
+    with listening(host, 0) as sock, socket.create_connection(sock.getsockname()[:2]):
+        accepted, _ = sock.accept()
+        with accepted:
+            assert accepted.proto == socket.IPPROTO_TCP
