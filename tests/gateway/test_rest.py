@@ -166,6 +166,16 @@ def test_a_body_that_is_none_changes_nothing(
     assert len(json.dumps(found)) < 1000 and accepted(database) == 0
 
 
+def test_a_body_that_does_not_say_its_size_is_cut_off(
+    client: httpx.Client, database: Database
+) -> None:
+    """Sent in chunks, it is 413 all the same."""
+    chunks = (b" " * 65536 for _ in range(40))
+    headers = {"Content-Type": "application/json", "Idempotency-Key": "m1"}
+    problem(client.post(f"{A1}/messages", content=chunks, headers=headers), 413, "body_too_large")
+    assert sent(client).status_code == 202 and accepted(database) == 1
+
+
 def test_a_body_of_another_type_is_refused(client: httpx.Client, database: Database) -> None:
     """A form of a foreign page can send text, and never application/json."""
     headers = {"Content-Type": "text/plain", "Idempotency-Key": "m1"}
