@@ -1,5 +1,6 @@
 """The booking assistant with a chat model for a planner, on a server that says what it is told."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from infra.settings import get_settings
 from producers import Fleet
 from tests.booking_model import WISH, says
-from tests.harness import Database, eventually
+from tests.harness import Broker, Database, eventually
 from tests.integration.booking_talk import NOW, Talk, at
 from tests.openai_server import OpenAIServer, Say, tool
 from workers.slot import Slot
@@ -197,3 +198,27 @@ def test_a_call_without_its_result_is_repaired_before_the_next(
     assert result["tool_call_id"] == call["tool_calls"][0]["id"]
     assert "no result" in result["content"]
     assert talk.kind == "select_room"
+
+
+def told(broker: Broker, thread_id: str) -> list[dict[str, Any]]:
+    """The thread's events in the broker, in order."""
+    batches = broker.client.xrange(f"fleet:events:{thread_id}")
+    return [event for _, fields in batches for event in json.loads(fields[b"e"])]
+
+
+def test_people_see_the_model_write(talk: Talk, server: OpenAIServer, broker: Broker) -> None:
+    """Its tokens as they come; and what half an answer left is void by the next attempt."""
+    server.script = [Say("one two three", cut=3), Say("four five six")]
+    settled(talk.say("hello"))
+    events = told(broker, talk.thread_id)
+    turns = [n for n, e in enumerate(events) if e["type"] == "turn"]
+    assert [events[n]["data"]["attempt"] for n in turns] == [1, 2]
+    texts = [
+        "".join(e["data"]["text"] for e in part if e["type"] == "token")
+        for part in (events[: turns[1]], events[turns[1] :])
+    ]
+    assert texts == ["one two ", "four five six "]
+    [whole] = [e["data"] for e in events if e["data"].get("role") == "assistant"]
+    tokens = {e["data"]["message_id"] for e in events[turns[1] :] if e["type"] == "token"}
+    assert whole["text"] == texts[1]
+    assert tokens == {whole.get("streamed_as", whole["message_id"])}
