@@ -8,6 +8,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
+from langchain_core.messages import AIMessage
+from langgraph.checkpoint.base import empty_checkpoint
+from langgraph.checkpoint.postgres import PostgresSaver
+
+from graphs.chat_messages import folded
 from infra.settings import Settings
 from producers.live import Event, EventId, Hub, Lagging, Snapshot
 from tests.harness import Broker, Database
@@ -33,6 +38,9 @@ class Writer:
         self.epoch = 0
         self.n = 0
         self._before: str | None = None
+        #: The conversation, as the newest checkpoint has it.
+        self.state: list[dict[str, Any]] = []
+        self._version = 0
 
     def create(self, status: str = "running") -> None:
         """The thread's row."""
@@ -77,9 +85,14 @@ class Writer:
             "UPDATE fleet.threads SET status = %s WHERE thread_id = %s", (status, self.thread_id)
         )
 
-    def keep(self, *events: dict[str, Any]) -> None:
-        """Make them durable, in one commit."""
+    def keep(self, *events: dict[str, Any], stateful: bool = False) -> None:
+        """Make them durable, in one commit; stateful: with a checkpoint that has the messages."""
         with self._conn.transaction():
+            if stateful:
+                self.state = folded(
+                    self.state, (e["data"] for e in events if e["type"] == "message")
+                )
+                self._checkpoint()
             for event in events:
                 self._conn.execute(
                     """INSERT INTO fleet.events (thread_id, epoch, n, type, payload, at)
@@ -91,6 +104,21 @@ class Writer:
                         json.dumps(event["data"]),
                     ),
                 )
+
+    def _checkpoint(self) -> None:
+        self._version += 1
+        made = empty_checkpoint()
+        said = [
+            AIMessage(one["text"], id=one["message_id"], tool_calls=one.get("tool_calls") or [])
+            for one in self.state
+        ]
+        made["channel_values"] = {"messages": said, "count": self._version}
+        made["channel_versions"] = {
+            "messages": f"{self._version:032}",
+            "count": f"{self._version:032}",
+        }
+        config: Any = {"configurable": {"thread_id": self.thread_id, "checkpoint_ns": ""}}
+        PostgresSaver(self._conn).put(config, made, {}, made["channel_versions"])
 
     def lose(self, *events: dict[str, Any]) -> None:
         """The broker never gets them; what comes later says so."""
@@ -161,6 +189,24 @@ class Reader:
     def snapshots(self) -> list[Snapshot]:
         self._check()
         return [item for item in self.items if isinstance(item, Snapshot)]
+
+    @property
+    def texts(self) -> dict[str, str]:
+        """The conversation as a page shows it: whole messages, and those under way."""
+        shown: dict[str, str] = {}
+        for item in self.items:
+            if isinstance(item, Snapshot):
+                shown = {m["message_id"]: m["text"] for m in item.messages}
+                shown |= {m["message_id"]: m["text"] for m in item.partial}
+            elif isinstance(item, Event) and item.type == "message":
+                if "removed" in item.data:
+                    shown.pop(item.data["removed"], None)
+                else:
+                    shown[item.data["message_id"]] = item.data["text"]
+            elif isinstance(item, Event) and item.type == "token":
+                name = item.data["message_id"]
+                shown[name] = shown.get(name, "") + item.data["text"]
+        return shown
 
     def _check(self) -> None:
         if self.error is not None:

@@ -22,7 +22,8 @@ _GOES_ON = frozenset({"retry", "released", "drained", "lost"})
 class Event:
     """`data` is shared by all who watch the thread, so nobody changes it.
 
-    after: of a batch's first event, the one before it in the same claim; else None.
+    after: of a batch's first event, the one before it in the same claim; else None. short:
+    Postgres has more of it.
     """
 
     id: EventId
@@ -30,6 +31,7 @@ class Event:
     at: str
     data: Mapping[str, Any]
     after: EventId | None = None
+    short: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -39,6 +41,18 @@ class Event:
     def again(self) -> bool:
         """Whether it begins a turn that an earlier claim had begun and did not end."""
         return self.type == "turn" and self.data.get("attempt", 1) > 1
+
+    @property
+    def anew(self) -> bool:
+        """Whether it begins a generation in which nothing of what was before is left."""
+        data = self.data
+        return self.type == "turn" and data.get("kind") == "start" and "generation" in data
+
+    @property
+    def texts(self) -> set[str]:
+        """Of a `message`: ids under which deltas of it may have come."""
+        names = (self.data.get(n) for n in ("message_id", "streamed_as", "removed"))
+        return {name for name in names if name is not None}
 
     @property
     def settles(self) -> bool:
@@ -71,6 +85,7 @@ def _event(found: Mapping[str, Any]) -> Event:
         str(found.get("at", "")),
         found["data"],
         None if after is None else _id(after),
+        bool(found.get("short")),
     )
 
 
@@ -93,5 +108,6 @@ def texts_begun(events: Iterable[Event]) -> dict[str, dict[str, Any]]:
             one = begun.setdefault(name, {"message_id": name, "node": node, "text": ""})
             one["text"] += event.data.get("text", "")
         elif event.type == "message":
-            begun.pop(name or "", None)
+            for name in event.texts:
+                begun.pop(name, None)
     return begun

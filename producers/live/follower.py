@@ -1,8 +1,8 @@
 """Following one thread: what a reader is to see after what it has seen.
 
-In the mainstream the stream's events as they come. Where their order can't be made whole, or
-what was shown has become void, a snapshot stands in its place; after it the events that
-follow its head, whether or not they had been shown before.
+In the mainstream the stream's events as they come. A snapshot stands in their place where
+their order can't be made whole, and where what was shown is void or of an earlier generation.
+After it come the events that follow its head, whether or not they had been shown before.
 """
 
 from typing import TypeAlias
@@ -29,6 +29,8 @@ class Follower:
         self.last = last
         #: Something of the present turn has been missed: a snapshot has to follow its end.
         self.holed = False
+        #: The last reading was without the broker.
+        self.away = False
         #: Why a snapshot comes next.
         self.renew: Reason | None = None
         self._log = log
@@ -43,6 +45,7 @@ class Follower:
             first.id.epoch == epoch == batch[-1].id.epoch
             and first.type != "turn"
             and (first.after is None or first.after <= self.last)
+            and not any(event.short for event in batch)
         )
 
     def show(self, event: Event) -> bool:
@@ -65,6 +68,7 @@ class Follower:
             if self.renew is not None:
                 await self._renew(self.renew)
             reading = await self._log.read(self.thread_id, self.last, upto=upto, wait=wait)
+            self.away = reading.away
             if reading.hole and not renewed and left:
                 self.renew = "gone"
                 continue
@@ -80,7 +84,7 @@ class Follower:
     async def _shown(self, events: list[Event]) -> bool:
         """Whether all of them were."""
         for event in events:
-            if event.again and await self._void():
+            if event.anew or (event.again and await self._void()):
                 self.renew = "retracted"
                 return False
             self._items.append(event)

@@ -24,7 +24,7 @@ from .ids import FIRST, EventId
 from .log import Log
 from .snapshot import ON_ITS_WAY, Snapshot, Snapshots
 from .streams import BrokerAway, Streams
-from .tasks import end
+from .tasks import apart, end
 from .topic import Topic
 from .watcher import Watcher
 
@@ -104,9 +104,7 @@ class Hub:
         if self._closed:
             watcher.end()
         try:
-            await self._subscribed(thread_id)
-            await topic.begin()
-            for item in await self._caught_up(topic, after, wait, new):
+            for item in await apart(self._joined(topic, after, wait, new)):
                 watcher.fits(item)
                 yield item
             while (found := await watcher.next()) is not None:
@@ -120,6 +118,13 @@ class Hub:
                 topic.close()
                 if self._channels is not None:
                     self._channels.remove(thread_id)
+
+    async def _joined(
+        self, topic: Topic, after: EventId | None, wait: bool, new: bool
+    ) -> list[Item]:
+        await self._subscribed(topic.thread_id)
+        await topic.begin()
+        return await self._caught_up(topic, after, wait, new)
 
     async def _subscribed(self, thread_id: str) -> None:
         if self._channels is not None:
@@ -169,6 +174,7 @@ class Hub:
 
     def _back(self) -> None:
         """Channels are heard again: what was published meanwhile is in the streams."""
+        self._log.streams.back()
         self._run(self._catch_up())
 
     async def _catch_up(self) -> None:
@@ -183,12 +189,16 @@ class Hub:
 
     async def _look_on(self) -> None:
         """Once a second: what Postgres has and the stream has not brought."""
+        away = False
         while True:
             await asyncio.sleep(self._look_every)
             try:
                 await self._look()
+                away = False
             except ProducerError as exc:
-                log.warning("events can't be looked for: %s", exc.message)
+                if not away:
+                    log.warning("events can't be looked for: %s", exc.message)
+                away = True
             except Exception:
                 log.exception("events can't be looked for")
 

@@ -30,7 +30,8 @@ def merge(last: EventId, streamed: Sequence[Event], rows: Sequence[Event]) -> Me
     for event in streamed:
         # What the stream has is there at once; a row of the same id is the same event.
         if event.id > last:
-            known[event.id] = event
+            if not (event.short and event.id in durable):
+                known[event.id] = event
             hole = hole or _missing(before, event, durable)
         before = max(before, event.id)
     return Merged([known[key] for key in sorted(known)], hole)

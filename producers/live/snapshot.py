@@ -5,6 +5,7 @@ head tell. What the present turn has streamed by then is added from the broker.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -161,19 +162,31 @@ class Snapshots:
         if found is None:
             return [], {}
         values, _ = Values(saver, thread.graph, self._graphs).read(found)
-        kept = values.pop(MESSAGES, [])
-        listed = [m for one in _listed(kept) if (m := message_data(one)) is not None]
-        if len(listed) < len(_listed(kept)):
-            # Something else that goes by the name.
-            return [], values | {MESSAGES: kept}
+        channel = _messages_channel(values)
         more = [
             data
-            for _, channel, written in found.pending_writes or ()
-            if channel == MESSAGES
+            for _, name, written in found.pending_writes or ()
+            if name == channel
             for one in _listed(written)
             if (data := message_data(one)) is not None
         ]
-        return folded(listed, more), values
+        kept = values.pop(channel, [])
+        return folded(filter(None, map(message_data, kept)), more), values
+
+
+def _messages_channel(values: Mapping[str, Any]) -> str:
+    """The one that holds the conversation. Which it is the graph knows, which is not here."""
+    if MESSAGES not in values or _are_messages(values[MESSAGES]):
+        others = (n for n, v in values.items() if n != MESSAGES and v and _are_messages(v))
+        return MESSAGES if MESSAGES in values else next(others, MESSAGES)
+    return ""
+
+
+def _are_messages(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(one, Mapping) and "content" in one and message_data(one) is not None
+        for one in value
+    )
 
 
 def _listed(value: Any) -> list[Any]:

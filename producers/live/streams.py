@@ -84,6 +84,10 @@ class Streams:
             found += [n for n, answer in zip(some, answers, strict=True) if answer]
         return found
 
+    def back(self) -> None:
+        """The broker has answered elsewhere."""
+        self._away_until = 0.0
+
     async def aclose(self) -> None:
         if self._client is not None:
             await self._client.aclose()
@@ -107,9 +111,11 @@ class Streams:
             try:
                 yield self._client
             except (RedisError, OSError, TimeoutError) as exc:
+                if not self._away_until:
+                    log.warning("the broker can't be read for now: %s", exc)
                 self._away_until = time.monotonic() + PAUSE
-                log.warning("the broker can't be read: %s", exc)
                 raise BrokerAway from exc
+            self._away_until = 0.0
 
 
 def _events(thread_id: str, entry: Any) -> list[Event]:

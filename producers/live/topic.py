@@ -98,7 +98,7 @@ class Topic:
             late = newest if not broker else self._suspect
             if late is not None and late > follower.last:
                 self.stir(upto=late)
-        elif self._behind:
+        elif follower.renew is not None or (self._behind and broker):
             self.stir()
         self._suspect = newest
 
@@ -122,14 +122,14 @@ class Topic:
                 finally:
                     for item in follower.taken():
                         self._give(item)
-            self._behind = False
+            self._behind = follower.away
         except UnknownThread as gone:
             for watcher in list(self.watchers):
                 watcher.end(gone)
         except ProducerError as exc:
             # The next look comes back to it.
             self._behind = True
-            log.warning("events of %s can't be read: %s", self.thread_id, exc.message)
+            log.debug("events of %s can't be read: %s", self.thread_id, exc.message)
         except Exception:
             self._behind = True
             log.exception("events of %s can't be read", self.thread_id)

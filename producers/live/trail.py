@@ -25,7 +25,7 @@ class Trail:
             self._texts.add(event.data.get("message_id", ""))
         else:
             if event.type == "message":
-                self._texts.discard(event.data.get("message_id", ""))
+                self._texts -= event.texts
             self._loose.add(event.id)
             self.unsure = self.unsure or len(self._loose) > _MOST
         if self.unsure:
