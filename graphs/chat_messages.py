@@ -1,13 +1,14 @@
 """Messages of a chat as plain data: one form for events, snapshots and pages.
 
 ``{message_id, role: user|assistant|tool|system, text, content?, tool_calls?: [{id, name, args}],
-tool_call_id?, name?}``; ``{"removed": id}`` for one that takes another away. No class of
-LangChain's is imported: a checkpoint gives plain data, or the object itself.
+tool_call_id?, name?}``; ``{"removed": id}`` for one that takes another away. Here from what a
+checkpoint gives, which is plain data or the object itself; :mod:`graphs.chats` knows objects.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from graphs.chats import text_of
 from graphs.values import plain
 
 #: The id by which LangGraph's RemoveMessage takes all away.
@@ -45,15 +46,6 @@ def message_data(value: Any) -> dict[str, Any] | None:
     if calls := [_call(call) for call in found.get("tool_calls") or ()]:
         made["tool_calls"] = calls
     return made | {n: found[n] for n in ("tool_call_id", "name") if found.get(n) is not None}
-
-
-def text_of(content: Any) -> str:
-    """What a content says in words: text, or the text blocks of a list."""
-    if isinstance(content, str):
-        return content
-    blocks = content if isinstance(content, list) else []
-    texts = [b if isinstance(b, str) else b.get("text") for b in blocks if b]
-    return "".join(t for t in texts if isinstance(t, str))
 
 
 def folded(messages: Iterable[dict[str, Any]], more: Iterable[Any]) -> list[dict[str, Any]]:

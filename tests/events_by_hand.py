@@ -29,11 +29,6 @@ class Writer:
         self.thread_id = thread_id
         self._kept = kept
         self._conn = database.connect()
-        # Until it is a migration's.
-        self._conn.execute(
-            """CREATE TABLE IF NOT EXISTS fleet.events (thread_id text, epoch bigint, n integer,
-                type text, payload jsonb, at timestamptz, PRIMARY KEY (thread_id, epoch, n))"""
-        )
         self._broker = broker.client
         self.epoch = 0
         self.n = 0

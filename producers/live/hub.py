@@ -104,7 +104,7 @@ class Hub:
         if self._closed:
             watcher.end()
         try:
-            for item in await apart(self._joined(topic, after, wait, new)):
+            for item in await apart(self._joined(topic, watcher, after, new=new, wait=wait)):
                 watcher.fits(item)
                 yield item
             while (found := await watcher.next()) is not None:
@@ -120,23 +120,13 @@ class Hub:
                     self._channels.remove(thread_id)
 
     async def _joined(
-        self, topic: Topic, after: EventId | None, wait: bool, new: bool
-    ) -> list[Item]:
-        await self._subscribed(topic.thread_id)
-        await topic.begin()
-        return await self._caught_up(topic, after, wait, new)
-
-    async def _subscribed(self, thread_id: str) -> None:
-        if self._channels is not None:
-            heard = self._channels.add(thread_id)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(_CHANNEL_WAIT):
-                    await heard.wait()
-
-    async def _caught_up(
-        self, topic: Topic, after: EventId | None, wait: bool, new: bool
+        self, topic: Topic, watcher: Watcher, after: EventId | None, *, wait: bool, new: bool
     ) -> list[Item]:
         """What a reader gets before it goes on with the others."""
+        if watcher not in topic.watchers:
+            return []
+        await self._subscribed(topic.thread_id)
+        await topic.begin()
         known = None if after is None else await self._log.resumed(topic.thread_id, after)
         # What it has seen of an attempt may be void by now.
         unsure = known is not None and not (known.settles or known.type == "turn")
@@ -145,7 +135,7 @@ class Hub:
         )
         if known is None and not new:
             follower.renew = "first" if after is None else "gone"
-        while True:
+        while watcher in topic.watchers:
             topic.stirred.clear()
             try:
                 await follower.read(upto=_ANY, wait=ON_ITS_WAY)
@@ -159,6 +149,13 @@ class Hub:
         if follower.holed:
             topic.holed()
         return follower.taken()
+
+    async def _subscribed(self, thread_id: str) -> None:
+        if self._channels is not None:
+            heard = self._channels.add(thread_id)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CHANNEL_WAIT):
+                    await heard.wait()
 
     def _heard(self, thread_id: str, text: bytes) -> None:
         topic = self._topics.get(thread_id)
