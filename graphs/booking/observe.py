@@ -29,11 +29,11 @@ def observe(state: BookingState) -> dict[str, Any]:
     messages: list[AnyMessage] = [_result(result, said, refused is not None)]
     if further:
         # Other calls of that message were decided on without these words.
-        messages += _undone(state, result, texts_language(state, update))
+        messages += _undone(state, result, _language(state, update))
     return {"result": None, **update, "messages": [*messages, *further]}
 
 
-def texts_language(state: BookingState, update: dict[str, Any]) -> Language:
+def _language(state: BookingState, update: dict[str, Any]) -> Language:
     """The language after an update."""
     language: Language = update.get("language") or state.get("language", "en")
     return language

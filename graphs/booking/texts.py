@@ -46,7 +46,6 @@ _TEXTS: dict[str, dict[Language, str]] = {
         "en": "For {people} on {when}, {count} free:\n{rooms}\nWhich one would you like?",
     },
     "taken": {"zh": "抱歉，{room}刚刚被别人订走了。", "en": "Sorry, {room} has just been taken."},
-    "pick": {"zh": "请从上面的会议室中选一间。", "en": "Please pick one of these rooms."},
     "confirm": {
         "zh": "确认预订{room}（可容纳{capacity}人），{when}，{people}人？",
         "en": "Shall I book {room} (holds {capacity}) on {when}, for {people}?",
