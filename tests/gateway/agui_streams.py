@@ -83,6 +83,7 @@ class Client:
         self.state: Any = {}
         self.outcome: Any = None
         self.error: str | None = None
+        self.runs = 0
 
     def take(self, events: Iterable[dict[str, Any]]) -> "Client":
         for found in events:
@@ -140,6 +141,7 @@ class Client:
 
     def _run_finished(self, e: dict[str, Any]) -> None:
         self.outcome = e["outcome"]
+        self.runs += 1
 
     def _run_error(self, e: dict[str, Any]) -> None:
         self.error = e.get("code")
