@@ -44,7 +44,7 @@ def clean(text: Any) -> str:
 
 def arguments(args: Any) -> str:
     """A tool call's arguments as JSON text."""
-    return json.dumps({} if args is None else args, ensure_ascii=True, default=str)
+    return clean(json.dumps({} if args is None else args, ensure_ascii=False, default=str))
 
 
 def agui_message(data: Mapping[str, Any]) -> Spoken | ToolMessage:
