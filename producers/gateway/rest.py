@@ -7,17 +7,14 @@ from starlette.responses import JSONResponse, Response
 
 from ..client import Fleet
 from ..errors import MessageConflict, ProducerError, ThreadExists
-from ..messages import thread_id as make_thread_id
-from ..names import check_graph, check_key, check_message_id, new_message_id
 from ..operated import Cancellation
 from ..past.chat import page
 from ..past.checkpoints import Place, history
 from ..past.state import state_of
 from ..payloads import canonical_hash, checked
-from ..refusals import unknown_thread
 from ..status import Receipt
-from . import owners
-from .auth import Caller, Principal, Role, require_role
+from .admission import allow, answered_by, message_name, readable, require_operator, thread_of
+from .auth import Caller, Role
 from .paths import GraphName, Key, QuestionId, thread_path
 from .problems import Problem
 from .rest_models import (
@@ -70,11 +67,11 @@ async def send(
     receipt, however often it is sent.
     """
     state = request.app.state
-    thread = _thread(caller, graph, key)
-    message_id = _message_id(idempotency_key, required=body.kind == "start")
-    await _allow(state, caller, thread, Role.producer)
+    thread = thread_of(caller, graph, key)
+    message_id = message_name(idempotency_key, required=body.kind == "start")
+    await allow(state, caller, thread, Role.producer)
     if body.force:
-        await _allow(state, caller, thread, Role.operator)
+        require_operator(caller)
     payload_hash = canonical_hash(checked(body.model_dump(), "body"))
     with state.in_flight.held(thread, message_id, payload_hash):
         fleet = state.fleets.of(caller.tenant)
@@ -113,7 +110,7 @@ async def status(
 ) -> ThreadInFull:
     """All that is recorded of a thread, and its state."""
     doors = request.app.state
-    thread = await _readable(doors, caller, graph, key)
+    thread = await readable(doors, caller, graph, key)
     found = await doors.fleets.call(doors.fleets.of(caller.tenant).status, thread)
     told = found.model_dump()
     if state:
@@ -162,11 +159,11 @@ async def past(
 ) -> History:
     """What each step of a thread did: its checkpoints, the newest ones first page by page."""
     doors = request.app.state
-    thread = await _readable(doors, caller, graph, key)
+    thread = await readable(doors, caller, graph, key)
     notes: list[str] = []
     place = Place(doors.fleets.of(caller.tenant), doors.settings.require_postgres(), notes.append)
     found = await doors.fleets.call(
-        history, place, thread, generation, before=_name(before), limit=limit
+        history, place, thread, generation, before=before or None, limit=limit
     )
     return History(
         thread_id=thread,
@@ -187,9 +184,9 @@ async def messages(
 ) -> ChatMessages:
     """The messages of a chat, the newest page first: those before the one that is named."""
     doors = request.app.state
-    thread = await _readable(doors, caller, graph, key)
+    thread = await readable(doors, caller, graph, key)
     found = await doors.fleets.call(doors.fleets.of(caller.tenant).status, thread)
-    named = _name(before)
+    named = before or None
     got = await doors.database.call(lambda conn: page(conn, found, named, limit))
     first = got.messages[0].get("message_id") if got.messages and got.earlier else None
     return ChatMessages(thread_id=thread, messages=got.messages, earlier=got.earlier, before=first)
@@ -208,7 +205,7 @@ async def questions(
 ) -> Questions:
     """What the thread has asked, oldest first, and what became of it."""
     doors = request.app.state
-    thread = await _readable(doors, caller, graph, key)
+    thread = await readable(doors, caller, graph, key)
     found = await doors.fleets.call(doors.fleets.of(caller.tenant).questions, thread, status)
     return Questions(
         thread_id=thread, questions=[AskedQuestion.model_validate(row) for row in found]
@@ -231,16 +228,16 @@ async def answer(
 ) -> Receipt:
     """Answer a question. The first answer counts; later ones are told of it."""
     doors = request.app.state
-    thread = _thread(caller, graph, key)
-    message_id = _message_id(idempotency_key, required=False)
-    await _allow(doors, caller, thread, Role.approver)
+    thread = thread_of(caller, graph, key)
+    message_id = message_name(idempotency_key, required=False)
+    await allow(doors, caller, thread, Role.approver)
     receipt: Receipt = await doors.fleets.call(
         doors.fleets.of(caller.tenant).answer,
         thread,
         question,
         body.value,
         message_id=message_id,
-        answered_by=_answered_by(caller, body.answered_by),
+        answered_by=answered_by(caller, body.answered_by),
     )
     return receipt
 
@@ -249,57 +246,7 @@ async def answer(
 async def cancel(graph: GraphName, key: Key, request: Request, caller: Caller) -> Cancellation:
     """Call off all that is open of the thread, at once or at its turn's next step."""
     doors = request.app.state
-    thread = _thread(caller, graph, key)
-    await _allow(doors, caller, thread, Role.producer)
+    thread = thread_of(caller, graph, key)
+    await allow(doors, caller, thread, Role.producer)
     done: Cancellation = await doors.fleets.call(doors.fleets.of(caller.tenant).cancel, thread)
     return done
-
-
-def _thread(caller: Principal, graph: str, key: str) -> str:
-    """The id of the caller's tenant's thread. Raises InvalidKey."""
-    return make_thread_id(check_graph(graph), check_key(key), caller.tenant)
-
-
-async def _readable(state: Any, caller: Principal, graph: str, key: str) -> str:
-    """The thread's id. Raises UnknownThread for one that is not for the caller."""
-    thread = _thread(caller, graph, key)
-    await _allow(state, caller, thread, Role.viewer)
-    return thread
-
-
-async def _allow(state: Any, caller: Principal, thread: str, role: Role) -> None:
-    """Raise Problem, 403, for a caller whose roles don't do; UnknownThread for a user to whom
-    the thread does not belong."""
-    if role is Role.viewer:
-        allowed = await owners.may_read(state, caller, thread)
-    else:
-        allowed = await owners.may_act(state, caller, thread, role)
-    if not allowed:
-        require_role(caller, role)
-        raise unknown_thread(thread)
-
-
-def _message_id(given: str | None, *, required: bool) -> str:
-    """The Idempotency-Key, with the quotes of a structured header taken off."""
-    if given is None:
-        if required:
-            raise Problem(
-                400,
-                "missing_idempotency_key",
-                "Missing Idempotency-Key",
-                "A start needs a name, so that it counts once however often it is sent.",
-                "Send a header such as `Idempotency-Key: order-A1001`.",
-            )
-        return new_message_id()
-    quoted = len(given) > 1 and given[0] == given[-1] == '"'
-    return check_message_id(given[1:-1] if quoted else given)
-
-
-def _name(given: str | None) -> str | None:
-    return given or None
-
-
-def _answered_by(caller: Principal, given: str | None) -> str:
-    if caller.user is not None:
-        return caller.user
-    return f"{given} ({caller.name})" if given else caller.name

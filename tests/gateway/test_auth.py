@@ -300,6 +300,23 @@ def test_a_user_without_a_role_has_only_what_is_theirs(guarded: Gateway, asked: 
         problem(new, 404, "unknown_thread")
 
 
+def test_a_users_own_thread_is_theirs_but_for_force(guarded: Gateway) -> None:
+    """They start, read and cancel it; what may be done twice outside takes an operator."""
+    with guarded.client(token("bob")) as client:
+        opened = client.post("/sessions", json={"graph": "refund"}).json()
+        path = f"/threads/refund/{opened['thread_id'].partition(':')[2]}"
+        body, headers = {"input": INPUT}, {"Idempotency-Key": "m1"}
+        start = client.post(f"{path}/messages", json=body, headers=headers)
+        assert start.status_code == 202, start.text
+        again = {**body, "on_existing": "restart", "force": True}
+        forced = client.post(f"{path}/messages", json=again, headers={"Idempotency-Key": "m2"})
+        problem(forced, 403, "forbidden")
+        with guarded.client(token("eve")) as other:
+            problem(other.get(path), 404, "unknown_thread")
+        assert client.get(path).json()["status"] == "idle"
+        assert client.post(f"{path}/cancel").status_code == 200
+
+
 @pytest.mark.parametrize(
     ("role", "allowed"),
     [
