@@ -26,6 +26,7 @@ from .agui_stream import EventStream, Listener, refusal
 from .agui_watch import Entry
 from .auth import Caller, Principal, Role, require_role
 from .owners import may_act, may_read
+from .rest_models import problems
 
 router = APIRouter(prefix="/agent", tags=["AG-UI"])
 
@@ -140,7 +141,7 @@ class Resume(BaseModel):
     message_id: str | None = Field(None, description="The same when it is sent again")
 
 
-@router.post("/resume", status_code=202)
+@router.post("/resume", status_code=202, responses=problems(409, 410))
 async def resume(body: Resume, caller: Caller, request: Request) -> Receipt:
     """Answer one question, without a stream."""
     app = request.app.state
@@ -164,7 +165,7 @@ class Cancel(BaseModel):
     thread_id: str
 
 
-@router.post("/cancel", status_code=202)
+@router.post("/cancel", status_code=202, responses=problems(409))
 async def cancel(body: Cancel, caller: Caller, request: Request) -> Cancellation:
     """Call off what is open of the thread; a call to the outside is finished first."""
     app = request.app.state

@@ -37,9 +37,11 @@ _encoder = EventEncoder()
 class EventStream(StreamingResponse):
     """Server-sent events that no proxy is to keep back."""
 
+    media_type = "text/event-stream"
+
     def __init__(self, frames: AsyncIterator[str], listener: "Listener | None" = None) -> None:
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-        super().__init__(frames, media_type="text/event-stream", headers=headers)
+        super().__init__(frames, headers=headers)
         self._listener = listener
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
