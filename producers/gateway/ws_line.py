@@ -7,6 +7,7 @@ them: `ChatProtocol` lets such a connection be dropped.
 import asyncio
 import contextlib
 import json
+import logging
 from typing import Any
 
 import anyio
@@ -18,10 +19,17 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 #: Seconds in which a page has to take a frame in, and to hear of the end.
 SEND_WITHIN, CLOSE_WITHIN = 10.0, 2.0
 _ABORT = "fleet.abort"
+_log = logging.getLogger("uvicorn.websocket")
+_log.setLevel(logging.WARNING)
 
 
 class ChatProtocol(WebSocketsSansIOProtocol):
-    """uvicorn's, whose connections can be dropped, and are when pings stay unanswered."""
+    """uvicorn's, whose connections can be dropped, and are when pings stay unanswered. It says
+    nothing of each page that comes and goes."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.logger = self.conn.logger = _log
 
     async def run_asgi(self) -> None:
         extensions: dict[str, Any] = self.scope["extensions"]

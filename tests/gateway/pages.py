@@ -13,7 +13,7 @@ from producers.live.ids import EventId
 from tests.gateway.serving import Gateway
 
 #: Seconds for a frame to come.
-PATIENCE = 15.0
+PATIENCE = 40.0
 
 
 class Page:

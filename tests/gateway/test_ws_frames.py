@@ -1,5 +1,6 @@
 """Events and snapshots as chat pages get them."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -128,3 +129,11 @@ def test_of_a_longer_chat_the_last_fifty_come() -> None:
     assert [m["text"] for m in batch["messages"]] == [f"t{n}" for n in range(951, 1001)]
     assert batch["earlier"] == 951
     assert batch["earlier_url"] == "/threads/talk/k%201/messages"
+
+
+def test_a_snapshot_has_what_is_being_written_and_done() -> None:
+    """Texts that have begun, and tools with their arguments that have not come back."""
+    running = [{"id": "t1", "name": "book", "args": {"room": "r1"}}]
+    begun = [{"message_id": "m", "node": "say", "text": "Hel"}]
+    batch = Frames().snapshot(replace(snapshot(), partial=begun, running_tools=running))
+    assert (batch["partial"], batch["running_tools"]) == (begun, running)
