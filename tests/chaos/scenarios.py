@@ -117,12 +117,14 @@ POINTS = (
     *("effect.after_intent", "effect.before_call", "effect.after_call", "effect.after_result"),
     *("effect.before_lookup", "effect.after_lookup"),
     *("barrier.before_flush", "barrier.after_flush"),
-    *("turn.before_commit", "turn.before_unlock", "turn.after_commit", "drain.before_next"),
+    *("turn.before_commit", "turn.before_unlock", "turn.after_commit", "events.after_commit"),
+    "drain.before_next",
 )
 SENDING = ("accept.before_commit", "accept.after_commit", "publish.before", "publish.after")
 SWEEPING = ("sweep.before_wake", "sweep.after_wake")
 PROCESS = (
     *("slot.before_connect", "slot.after_connect", "claim.before_next", "drain.before_hand_over"),
+    *("events.before_publish", "events.after_publish"),
     *("sweep.elected", *SWEEPING),
 )
 
@@ -134,6 +136,7 @@ ONCE_AT_EACH_STEP = ("turn.superstep",)
 #: What a story does not meet again after it died there, and why.
 ONCE_ONLY = {
     "turn.after_commit": "the turn is over",
+    "events.after_commit": "the turn is over",
     "drain.before_next": "the turn is over",
     "barrier.after_flush": "what it has written is there",
     "publish.before": "a worker may have it by then",

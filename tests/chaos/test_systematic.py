@@ -130,6 +130,8 @@ def lose_processes(attack: Attack) -> None:
     for point in ("slot.before_connect", "slot.after_connect", "claim.before_next"):
         attack.let_loose(point, 2)
     attack.let_loose("drain.before_hand_over", 2)
+    for point in ("events.before_publish", "events.after_publish"):
+        attack.let_loose(point, 2)
     for points in (["sweep.before_wake"], ["sweep.elected", "sweep.after_wake"]):
         attack.lose_workers(points)
 
