@@ -128,6 +128,9 @@ PROCESS = (
     *("sweep.elected", *SWEEPING),
 )
 
+#: Not of a turn; tests/integration/test_notifier.py dies there.
+NOTIFYING = ("notify.before_send", "notify.after_send")
+
 #: One step's is as good as another's: only the last of each message is attacked; and only the
 #: last one twice.
 SAME_AT_EACH_STEP = ("saver.mid_put",)

@@ -18,6 +18,7 @@ from infra.devservers import Stack
 from tests.acceptance.standing import standing
 from tests.chaos.attack import Attack
 from tests.chaos.scenarios import (
+    NOTIFYING,
     POINTS,
     PROCESS,
     SENDING,
@@ -164,4 +165,4 @@ def test_every_failpoint_is_attacked() -> None:
     """None that stands in the source is left out."""
     from tests.unit.test_reliability_page import in_the_source
 
-    assert {*POINTS, *SENDING, *PROCESS} == in_the_source()
+    assert {*POINTS, *SENDING, *PROCESS, *NOTIFYING} == in_the_source()

@@ -419,7 +419,10 @@ notifier.tick()
 """
 
 
-def test_a_notifier_that_dies_after_the_call_sends_it_again_under_the_same_id(
+@pytest.mark.parametrize(("point", "calls"), [("before", 1), ("after", 2)])
+def test_a_notifier_that_dies_about_its_call_sends_it_under_the_same_id(
+    point: str,
+    calls: int,
     settings: Make,
     notifier: Notifier,
     hook: Receiver,
@@ -428,7 +431,8 @@ def test_a_notifier_that_dies_after_the_call_sends_it_again_under_the_same_id(
     fleet_settings: dict[str, Any],
     tmp_path: Path,
 ) -> None:
-    """kill -9 between the answer and its record: receivers know the repetition by webhook-id."""
+    """kill -9 before the call, and between the answer and its record: receivers know a
+    repetition by webhook-id."""
     wait_for(fleet, database)
     look(notifier)
     notifier.drop()
@@ -438,12 +442,12 @@ def test_a_notifier_that_dies_after_the_call_sends_it_again_under_the_same_id(
         webhook_url=hook.url,
         webhook_secret=KEY,
         notify_private="true",
-        failpoints="notify.after_send=kill",
+        failpoints=f"notify.{point}_send=kill",
     )
     argv = [sys.executable, "-c", _DIES]
     died = subprocess.run(argv, env=environment, cwd=tmp_path, capture_output=True, timeout=60)
     assert died.returncode == -signal.SIGKILL, died.stderr
-    assert len(hook.came) == 1
+    assert len(hook.came) == calls - 1
     after = Notifier(settings(), WebhookChannel(settings()))
     assert eventually(after.lead)
     assert look(after) == 0
@@ -451,8 +455,8 @@ def test_a_notifier_that_dies_after_the_call_sends_it_again_under_the_same_id(
     assert look(after) == 1
     assert look(after) == 0
     after.drop()
-    first, second = hook.ids()
-    assert first == second and statuses(fleet) == ["sent"]
+    assert len(hook.came) == calls and len({*hook.ids()}) == 1
+    assert statuses(fleet) == ["sent"]
 
 
 # What a channel says
