@@ -530,6 +530,7 @@ def test_who_takes_nothing_in_is_cut_off_and_comes_back(
     page.say("flood 1200")
     monkeypatch.setattr(ws_line, "SEND_WITHIN", 0.5)
     work(page)
+    eventually(lambda: not gateway.state.presence._watched, 60)
     assert page.closed() in ((1013, "try_again"), (None, ""))
     assert "complete" not in page.types()
     monkeypatch.undo()
