@@ -29,7 +29,8 @@ WHERE thread_id = %(thread_id)s ORDER BY epoch DESC, n DESC LIMIT 1
 SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY
 
 -- A thread as ThreadStatus has it, with the mail that is not done and without its effects;
--- the newest event, how old it is, and the numbers of the messages of the present epoch.
+-- the newest event, how old it is, and the messages of the
+-- present epoch: their numbers, and the names that deltas of them went by.
 -- name: watched_thread
 SELECT json_build_object(
     'thread', json_build_object(
@@ -54,7 +55,9 @@ SELECT json_build_object(
     'head', json_build_array(e.epoch, e.n),
     'head_age', coalesce(extract(epoch FROM fleet.now() - e.at), 1e9),
     'told', (
-        SELECT coalesce(json_agg(n), '[]') FROM fleet.events
+        SELECT coalesce(json_agg(json_build_array(
+            n, payload->'message_id', payload->'streamed_as', payload->'removed')), '[]')
+        FROM fleet.events
         WHERE thread_id = t.thread_id AND epoch = t.epoch AND type = 'message'))::text
 FROM fleet.threads t
 LEFT JOIN LATERAL (

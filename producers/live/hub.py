@@ -105,7 +105,6 @@ class Hub:
             watcher.end()
         try:
             for item in await apart(self._joined(topic, watcher, after, new=new, wait=wait)):
-                watcher.fits(item)
                 yield item
             while (found := await watcher.next()) is not None:
                 yield found
@@ -148,6 +147,7 @@ class Hub:
                     await topic.stirred.wait()
         if follower.holed:
             topic.holed()
+        watcher.last = follower.last
         return follower.taken()
 
     async def _subscribed(self, thread_id: str) -> None:

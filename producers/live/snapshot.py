@@ -5,7 +5,7 @@ head tell. What the present turn has streamed by then is added from the broker.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -85,7 +85,7 @@ class _Seen:
     thread: ThreadStatus
     head: EventId
     fresh: bool
-    told: frozenset[int]
+    told: Mapping[int, Collection[str]]
     messages: list[dict[str, Any]]
     values: dict[str, Any]
 
@@ -102,8 +102,11 @@ class Snapshots:
         if seen.thread.status == "running":
             streamed = await self._streamed(thread_id, seen)
         loose = [e for e in streamed if e.type == "message" and e.id.n not in seen.told]
+        whole = {name for names in seen.told.values() for name in names}
         messages = folded(seen.messages, (dict(e.data) for e in loose))
-        partial = list(texts_begun(streamed).values())
+        # The broker may lack the message that ended a text.
+        begun = texts_begun(streamed).values()
+        partial = [text for text in begun if text["message_id"] not in whole]
         snapshot = Snapshot(
             head=seen.head,
             reason=reason,
@@ -142,7 +145,7 @@ class Snapshots:
             # What an earlier claim gave is durable by now or void.
             max(newest, EventId(thread.epoch, 0)),
             newest.epoch == thread.epoch and float(row["head_age"]) < 2,
-            frozenset(row["told"]),
+            {n: names for n, *names in row["told"]},
             messages,
             values,
         )

@@ -43,7 +43,7 @@ class Watcher:
         while True:
             while self._waiting:
                 item = self._waiting.popleft()
-                if self.fits(item):
+                if self._fits(item):
                     return item
             if self._lagging:
                 return Lagging(self.last)
@@ -54,7 +54,7 @@ class Watcher:
             self._stirred.clear()
             await self._stirred.wait()
 
-    def fits(self, item: Item) -> bool:
+    def _fits(self, item: Item) -> bool:
         """Whether the reader has not got it yet; it has then."""
         if isinstance(item, Snapshot):
             self.last = item.head
