@@ -1,14 +1,30 @@
 """Where a thread's events stand in the broker: names that its writers and readers share.
 
-Key and channel of a thread have one name. An entry of the stream is a batch: its id is that
-of its last event, its field `e` a JSON array of events; the channel carries the same JSON.
-The first event of a batch names in `after` the one that its claim gave before it, whether or
-not that one has reached the broker: so a reader sees that something is missing.
+An entry of the stream is a batch: its id is that of its last event, its field `e` a JSON array
+of events; the channel carries the same JSON. The first event of a batch names in `after` the
+one that its claim gave before it, whether or not that one has reached the broker: so a reader
+sees that something is missing.
 """
+
+from redis import ConnectionPool
 
 FIELD = "e"
 
 
 def stream(thread_id: str) -> str:
-    """The key of a thread's stream, and the name of its channel."""
+    """The key of a thread's stream."""
     return f"fleet:events:{thread_id}"
+
+
+def channel(thread_id: str, database: int) -> str:
+    """The name of a thread's channel, which ends in the thread's.
+
+    A channel is heard in all databases of a broker, so it holds the number of its own: two
+    fleets that share a broker may have threads of the same name.
+    """
+    return f"fleet:events@{database}:{thread_id}"
+
+
+def database_of(url: str) -> int:
+    """The number of the database that a broker's address names."""
+    return int(ConnectionPool.from_url(url).connection_kwargs.get("db") or 0)

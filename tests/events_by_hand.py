@@ -13,6 +13,7 @@ from langgraph.checkpoint.base import empty_checkpoint
 from langgraph.checkpoint.postgres import PostgresSaver
 
 from graphs.chat_messages import folded
+from infra.event_stream import channel, database_of, stream
 from infra.settings import Settings
 from producers.live import Event, EventId, Hub, Lagging, Snapshot
 from tests.harness import Broker, Database
@@ -30,6 +31,7 @@ class Writer:
         self._kept = kept
         self._conn = database.connect()
         self._broker = broker.client
+        self._number = database_of(broker.url)
         self.epoch = 0
         self.n = 0
         self._before: str | None = None
@@ -124,11 +126,11 @@ class Writer:
         batch = [dict(event) for event in events]
         if self._before is not None:
             batch[0]["after"] = self._before
-        name = f"fleet:events:{self.thread_id}"
+        name = stream(self.thread_id)
         text = json.dumps(batch)
         with self._broker.pipeline() as pipe:
             pipe.xadd(name, {"e": text}, id=events[-1]["id"], maxlen=self._kept, approximate=False)
-            pipe.publish(name, text)
+            pipe.publish(channel(self.thread_id, self._number), text)
             pipe.execute()
         self._before = events[-1]["id"]
 

@@ -23,7 +23,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as BrokerHangs
 
 from infra.errors import FleetError
-from infra.event_stream import stream
+from infra.event_stream import channel, database_of, stream
 from infra.failpoints import FailpointError, failpoint
 from infra.postgres import connect
 from infra.redis import script
@@ -59,6 +59,7 @@ class Publisher:
         self._interval = settings.token_interval
         self._kept = str(settings.events_kept)
         self._age = str(int(settings.events_age * 1000))
+        self._database = database_of(settings.require_redis())
         self._script = script("publish")
         self._sha = hashlib.sha1(self._script.encode(), usedforsecurity=False).hexdigest()
         self._changed = threading.Condition(threading.Lock())
@@ -171,7 +172,8 @@ class Publisher:
     def _command(self, feed: Feed, events: list[dict[str, Any]]) -> tuple[Any, ...]:
         last, key = events[-1]["id"], stream(feed.thread_id)
         told = orjson.dumps(events)
-        return ("EVALSHA", self._sha, 1, key, last, told, self._kept, self._age)
+        heard = channel(feed.thread_id, self._database)
+        return ("EVALSHA", self._sha, 1, key, last, told, self._kept, self._age, heard)
 
     def _call(self, commands: list[tuple[Any, ...]]) -> list[Any]:
         """One round trip; the replies, an error of the broker's among them.

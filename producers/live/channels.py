@@ -9,7 +9,7 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from infra.event_stream import stream
+from infra.event_stream import channel, database_of
 
 from .streams import client
 from .tasks import end
@@ -20,8 +20,8 @@ log = logging.getLogger("fleet.live")
 _ASK_AFTER, _GIVE_UP_AFTER = 3.0, 6.0
 _FIRST_PAUSE, _LAST_PAUSE = 0.05, 1.0
 _AT_ONCE = 500
-#: Never published to: a connection with no channel at all could not be listened to.
-_NOBODY = stream("")
+#: No thread's: a connection with no channel at all could not be listened to.
+_NOBODY = ""
 
 
 class Channels:
@@ -32,6 +32,7 @@ class Channels:
         self, url: str, heard: Callable[[str, bytes], None], back: Callable[[], None]
     ) -> None:
         self._client = client(url)
+        self._database = database_of(url)
         self._heard = heard
         self._back = back
         self._wanted: dict[str, asyncio.Event] = {}
@@ -79,7 +80,7 @@ class Channels:
         self._have = set()
         sender: asyncio.Task[None] | None = None
         try:
-            await pubsub.subscribe(_NOBODY)
+            await pubsub.subscribe(self._name(_NOBODY))
             sender = asyncio.create_task(self._subscribe(pubsub))
             await self._listen(pubsub, sender)
         finally:
@@ -102,9 +103,15 @@ class Channels:
                 continue
             heard_at = now
             if message["type"] == "message":
-                self._heard(message["channel"].decode()[len(_NOBODY) :], message["data"])
+                self._heard(self._thread(message["channel"]), message["data"])
             elif message["type"] == "subscribe":
-                self._subscribed(message["channel"].decode()[len(_NOBODY) :])
+                self._subscribed(self._thread(message["channel"]))
+
+    def _name(self, thread_id: str) -> str:
+        return channel(thread_id, self._database)
+
+    def _thread(self, name: bytes) -> str:
+        return name.decode().removeprefix(self._name(""))
 
     def _subscribed(self, thread_id: str) -> None:
         self._have.add(thread_id)
@@ -126,8 +133,8 @@ class Channels:
             # Before it is said: one that is wanted again meanwhile has to wait.
             self._have.difference_update(gone)
             for start in range(0, len(gone), _AT_ONCE):
-                await pubsub.unsubscribe(*map(stream, gone[start : start + _AT_ONCE]))
+                await pubsub.unsubscribe(*map(self._name, gone[start : start + _AT_ONCE]))
             for start in range(0, len(new), _AT_ONCE):
-                await pubsub.subscribe(*map(stream, new[start : start + _AT_ONCE]))
+                await pubsub.subscribe(*map(self._name, new[start : start + _AT_ONCE]))
             asked = asked.difference(gone).union(new)
             await self._changed.wait()

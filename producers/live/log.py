@@ -74,10 +74,9 @@ class Log:
     async def resumed(self, thread_id: str, last: EventId) -> Event | None:
         """The event `last` itself, where the stream still has it."""
         try:
-            found = await self.streams.since(thread_id, last)
+            return await self.streams.at(thread_id, last)
         except BrokerAway:
             return None
-        return next((event for event in found if event.id == last), None)
 
     async def _streamed(self, thread_id: str, last: EventId) -> tuple[list[Event], bool]:
         try:

@@ -58,11 +58,23 @@ class Streams:
 
         Raises BrokerAway.
         """
-        return await self._range(thread_id, f"({position}")
+        start = f"({position}"
+        events: list[Event] = []
+        while True:
+            async with self._asked() as broker:
+                found: Any = await broker.xrange(stream(thread_id), min=start, count=_ENTRIES)
+            for entry in found:
+                events += _events(thread_id, entry)
+            if len(found) < _ENTRIES:
+                return events
+            start = f"({found[-1][0].decode()}"
 
-    async def since(self, thread_id: str, position: EventId) -> list[Event]:
-        """As `after`, with the entry that ends in `position` too."""
-        return await self._range(thread_id, str(position))
+    async def at(self, thread_id: str, position: EventId) -> Event | None:
+        """The event of this id. Raises BrokerAway."""
+        async with self._asked() as broker:
+            found: Any = await broker.xrange(stream(thread_id), min=str(position), count=1)
+        events = [event for entry in found for event in _events(thread_id, entry)]
+        return next((event for event in events if event.id == position), None)
 
     async def newest(self, thread_id: str) -> Event | None:
         """The last event of the stream. Raises BrokerAway."""
@@ -91,17 +103,6 @@ class Streams:
     async def aclose(self) -> None:
         if self._client is not None:
             await self._client.aclose()
-
-    async def _range(self, thread_id: str, start: str) -> list[Event]:
-        events: list[Event] = []
-        while True:
-            async with self._asked() as broker:
-                found: Any = await broker.xrange(stream(thread_id), min=start, count=_ENTRIES)
-            for entry in found:
-                events += _events(thread_id, entry)
-            if len(found) < _ENTRIES:
-                return events
-            start = f"({found[-1][0].decode()}"
 
     @asynccontextmanager
     async def _asked(self) -> AsyncIterator[Redis]:

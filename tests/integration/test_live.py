@@ -2,9 +2,12 @@
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
+import redis
 
+from infra.event_stream import database_of, stream
 from infra.settings import Settings, get_settings
 from producers import UnknownThread
 from producers.live import EventId, Lagging
@@ -165,5 +168,31 @@ def test_a_thread_that_does_not_exist_yet(writer: Writer, settings: Settings) ->
             await soon(lambda: waiting.snapshots)
             writer.claim()
             await soon(lambda: waiting.ids == [f"{writer.epoch}-0"])
+
+    run(watch())
+
+
+def test_two_fleets_on_one_broker(
+    writer: Writer, database: Database, broker: Broker, settings: Settings
+) -> None:
+    """A thread of the same name in another database of the broker is another thread."""
+
+    async def watch() -> None:
+        writer.create()
+        writer.claim()
+        number = (database_of(broker.url) + 1) % 16
+        url = urlsplit(broker.url)._replace(path=f"/{number}").geturl()
+        client = redis.Redis.from_url(url)
+        other = Writer(database, Broker(url, client), THREAD)
+        other.epoch = writer.epoch
+        async with hub_of(settings) as hub:
+            reader = Reader(hub, THREAD)
+            await soon(lambda: reader.snapshots)
+            other.publish(other.token("theirs"))
+            writer.publish(writer.token("ours"))
+            await soon(lambda: reader.events)
+            assert reader.texts == {"t1": "ours"}
+        client.delete(stream(THREAD))
+        other.close()
 
     run(watch())

@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import pytest
 
-from infra.event_stream import FIELD, stream
+from infra.event_stream import FIELD, channel, database_of, stream
 from infra.settings import get_settings
 from tests.harness import Broker, Database, eventually
 from tests.integration.mailbox import deaf_server
@@ -55,7 +55,7 @@ def test_what_comes_within_the_interval_is_one_batch(publisher: Publisher, broke
 def test_who_listens_gets_the_same_batch(publisher: Publisher, broker: Broker) -> None:
     """On the channel of the stream's name."""
     with broker.client.pubsub(ignore_subscribe_messages=True) as heard:
-        heard.subscribe(stream(THREAD))
+        heard.subscribe(channel(THREAD, database_of(broker.url)))
         eventually(lambda: heard.subscribed)
         heard.get_message(timeout=1)
         publisher.tell(feed(), event(5, 1), at_once=True)
