@@ -71,8 +71,11 @@ class Lagging:
 
 def batch(text: bytes | str) -> list[Event]:
     """The events of an entry, in order. Raises ValueError for what is none."""
+    found = orjson.loads(text)
+    if not isinstance(found, list):
+        raise ValueError("no list of events")
     try:
-        return [_event(one) for one in orjson.loads(text)]
+        return [_event(one) for one in found]
     except (KeyError, TypeError, AttributeError) as exc:
         raise ValueError(f"no batch of events: {exc!r}") from None
 
