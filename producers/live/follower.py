@@ -84,13 +84,19 @@ class Follower:
     async def _shown(self, events: list[Event]) -> bool:
         """Whether all of them were."""
         for event in events:
-            if event.anew or (event.again and await self._void()):
+            if event.anew or (self._begins_again(event) and await self._void()):
                 self.renew = "retracted"
                 return False
             self._items.append(event)
             if not self.show(event):
                 return False
         return True
+
+    def _begins_again(self, event: Event) -> bool:
+        """Whether an earlier claim did not end. Of a newer one whose beginning was lost on its
+        way it is not known: then what counts is whether something of the last one is void."""
+        newer = event.id.epoch > self.last.epoch
+        return event.again or (newer and event.type not in ("turn", "status"))
 
     async def _renew(self, reason: Reason) -> None:
         taken = await self._snapshots.take(self.thread_id, reason)

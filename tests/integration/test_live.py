@@ -132,6 +132,28 @@ def test_an_end_that_the_next_turn_overtakes(writer: Writer, settings: Settings)
     run(watch())
 
 
+def test_what_a_crash_undid_is_retracted_where_the_next_beginning_was_lost(
+    writer: Writer, settings: Settings
+) -> None:
+    """The broker was away when the next claim began: its first event shows that there is one."""
+
+    async def watch() -> None:
+        writer.create()
+        writer.claim()
+        async with hub_of(settings) as hub:
+            reader = Reader(hub, THREAD)
+            await soon(lambda: reader.snapshots)
+            writer.publish(writer.token("Hel"))
+            await soon(lambda: reader.ids)
+            writer.claim(attempt=2, stream=False)
+            writer.both(writer.message("Hello", "t2"))
+            await soon(lambda: [s.reason for s in reader.snapshots] == ["first", "retracted"])
+            writer.both(writer.ended())
+            await soon(lambda: reader.ids == [f"{writer.epoch}-2"])
+
+    run(watch())
+
+
 def test_a_slow_reader_is_cut_off(writer: Writer, settings: Settings) -> None:
     """It gets Lagging with its last event, and misses nothing when it comes back."""
 
