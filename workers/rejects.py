@@ -20,6 +20,7 @@ from kombu.transport import redis, virtual
 from kombu.utils.encoding import bytes_to_str
 from kombu.utils.json import loads
 from kombu.utils.objects import cached_property
+from redis.exceptions import ConnectionError
 
 from infra import metrics
 from infra.errors import FleetError
@@ -127,6 +128,25 @@ class Channel(redis.Channel):
         if not isinstance(body, str | bytes):
             return "it is no Celery message: its properties, headers or body have another form"
         return None
+
+    def close(self) -> None:
+        """kombu's; over a connection that is gone nothing can be put back."""
+        if self._gone:
+            self.do_restore = False
+        super().close()  # type: ignore[no-untyped-call]
+
+    @property
+    def _gone(self) -> bool:
+        return self.connection is None or self.connection.client is None
+
+    def _connparams(self, asynchronous: bool = False) -> Any:
+        """kombu's; a connection that was lost is known as such. It raises AttributeError (kombu
+        5.7), which ends the worker when a wake-up is acknowledged, or put back, after the loss
+        of the broker; the broker gives those out again by itself.
+        """
+        if self._gone:
+            raise ConnectionError("the connection to the broker was lost")
+        return super()._connparams(asynchronous)  # type: ignore[no-untyped-call]
 
     def _deliver_fanout_message(self, message: Any, exchange: str) -> bool:
         """What came by PUBLISH, where Celery's own commands come."""

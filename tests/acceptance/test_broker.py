@@ -267,6 +267,27 @@ def test_a_broker_that_is_down_delays_the_start_and_nothing_else(
     assert worker.child.poll() is None
 
 
+def test_a_worker_whose_broker_dies_ends_its_turn(
+    own_broker: Stack, database: Database, shop: Shop, workers: Workers
+) -> None:
+    """kill -9 with a turn under way and a free slot: the worker goes on, its wake-up, which
+    can't be acknowledged any more, ends nothing either, and later mail is served."""
+    worker = workers.start(concurrency=2, redis_url=own_broker.redis_url)
+    (server,) = (s for s in own_broker.servers if s.name == "broker")
+    with Fleet(database.url, own_broker.redis_url) as fleet:
+        order = start_and_hold(fleet, shop)
+        server.child.kill_group()
+        assert server.child.wait(5) is not None
+        eventually(lambda: "Connection to broker lost" in worker.log())
+        shop.release(order)
+        done_once(fleet, shop, order)
+        server.again()
+        other = shop.new_order()
+        fleet.submit("refund", other, INPUT)
+        done_once(fleet, shop, other)
+    assert worker.child.poll() is None and "Unrecoverable" not in worker.log()
+
+
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_a_pool_process_that_is_told_to_end_releases_its_mail(
     signum: signal.Signals, fleet: Fleet, shop: Shop, workers: Workers
