@@ -30,3 +30,8 @@ WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.granted
 
 -- name: bench_draining
 SELECT draining FROM fleet.workers WHERE worker = %(worker)s;
+
+-- name: bench_busy_owner
+-- Of a turn that is under way, any of them.
+SELECT owner FROM fleet.threads
+WHERE status = 'running' AND owner IS NOT NULL ORDER BY random() LIMIT 1;

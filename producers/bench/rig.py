@@ -38,9 +38,14 @@ class BenchFailed(FleetError):
 
 
 class Rig:
-    """Use as a context manager; nothing that it starts outlives it."""
+    """Use as a context manager; nothing that it starts outlives it.
 
-    def __init__(self) -> None:
+    graphs: a graphs file. settings: those of its processes, FLEET_ settings in small letters.
+    """
+
+    def __init__(self, graphs: Path = _ROOT / "langgraph.json", **settings: object) -> None:
+        self._graphs = graphs
+        self._settings = settings
         self.stack = Stack(durable=True, persistent=True)
         self.shop_url = ""
         self._numbers = 0
@@ -63,16 +68,19 @@ class Rig:
     def _start(self, undo: contextlib.ExitStack) -> None:
         # Those of the environment are for others' fleets.
         failpoints.arm("")
-        graphs = Registry.load(_ROOT / "langgraph.json").described()
-        migrate(self.stack.postgres_url, graphs)
-        self.http = undo.enter_context(httpx.Client(timeout=10))
-        books = self.stack.data_dir / "books.jsonl"
-        shop, self.shop_url = self._launcher().shop(0, books, "--no-fsync")
-        self.shop_process = self._kept(shop.child)
+        migrate(self.stack.postgres_url, Registry.load(self._graphs).described())
+        self._start_outside(undo)
         self.conn = undo.enter_context(connect(self.stack.postgres_url, "fleet-bench"))
         self.fleet = undo.enter_context(Fleet(self.stack.postgres_url, self.stack.redis_url))
         self.broker = redis.Redis.from_url(self.stack.redis_url, socket_timeout=5)
         undo.callback(self.broker.close)
+
+    def _start_outside(self, undo: contextlib.ExitStack) -> None:
+        """What the graphs call."""
+        self.http = undo.enter_context(httpx.Client(timeout=10))
+        books = self.stack.data_dir / "books.jsonl"
+        shop, self.shop_url = self._launcher().shop(0, books, "--no-fsync")
+        self.shop_process = self._kept(shop.child)
 
     def _launcher(self) -> Launcher:
         """Default settings, in the rig's own folder, where no .env and no fleet.toml is."""
@@ -80,10 +88,11 @@ class Rig:
         settings = environment(
             kept,
             data_dir=self.stack.data_dir,
-            graphs_file=_ROOT / "langgraph.json",
+            graphs_file=self._graphs,
             postgres_url=self.stack.postgres_url,
             redis_url=self.stack.redis_url,
             shop_url=self.shop_url or None,
+            **self._settings,
         )
         return Launcher(self.stack, settings, self.stack.data_dir)
 
@@ -100,20 +109,23 @@ class Rig:
         for child in self._spawned:
             child.kill_group()
 
-    def workers(self, count: int, slots: int) -> list[Child]:
+    def workers(self, count: int, slots: int, *options: str) -> list[Child]:
         """Celery workers on the prefork pool, ready to serve when this returns."""
-        started = []
-        for _ in range(count):
-            self._started += 1
-            name = f"bench{self._started}@fleet"
-            argv = ["-m", "celery", "-A", "workers", "worker", "-n", name, "-l", "WARNING"]
-            argv += ["--concurrency", str(slots), "--without-mingle"]
-            started.append(self.spawn(name, argv))
+        started = [self.worker(slots, *options) for _ in range(count)]
         for child in started:
-            until(partial(self._serves, child), 60, f"worker {child.name} to be ready", 0.05)
+            until(partial(self.serves, child), 60, f"worker {child.name} to be ready", 0.05)
         return started
 
-    def _serves(self, worker: Child) -> bool:
+    def worker(self, slots: int, *options: str) -> Child:
+        """One that begins; options go to Celery. See `serves`."""
+        self._started += 1
+        name = f"bench{self._started}@fleet"
+        argv = ["-m", "celery", "-A", "workers", "worker", "-n", name, "-l", "WARNING"]
+        argv += ["--concurrency", str(slots), "--without-mingle", *options]
+        return self.spawn(name, argv)
+
+    def serves(self, worker: Child) -> bool:
+        """Whether it takes mail. Raises BenchFailed where it has ended instead."""
         if worker.poll() is not None:
             raise BenchFailed(f"A worker did not start: {worker.log().strip()[-500:]}")
         return bool(self.value("bench_ready_workers", worker=worker.name))

@@ -16,6 +16,7 @@ from infra.devservers import Child
 from infra.sql import query
 from producers.bench.counts import children
 from producers.bench.pairs import Say
+from producers.bench.percentiles import percentile
 from producers.bench.rig import BenchFailed, Rig
 from producers.local.processes import slot_pid
 from producers.local.waiting import until
@@ -132,9 +133,3 @@ def summary(times: list[float]) -> dict[str, Any]:
         "max_s": percentile(times, 100),
         "seconds": [round(t, 3) for t in times],
     }
-
-
-def percentile(values: list[float], rank: int) -> float:
-    """Nearest rank: one of the values, never less than was measured."""
-    place = max(1, -(-rank * len(values) // 100))
-    return round(sorted(values)[place - 1], 3)

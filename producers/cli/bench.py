@@ -1,4 +1,5 @@
-"""`fleet bench refund`: the fleet's numbers on this machine. A benchmark, not a test."""
+"""`fleet bench refund`, `fleet bench live`: the fleet's numbers on this machine. Benchmarks, not
+tests."""
 
 from enum import StrEnum
 from typing import Annotated, Any
@@ -18,6 +19,27 @@ _KEYS = (
     ("takeover_p50_s", "takeover after kill -9, median, s", "≤ 0.6"),
     ("takeover_p99_s", "takeover after kill -9, 99th percentile, s", "≤ 1.5"),
 )
+
+#: Part, key in it, what it is, and the goal.
+_LIVE_KEYS = (
+    ("idle", "rss_mb", "memory of a gateway with {sessions} idle sessions, MB", "< 400"),
+    ("idle", "cpu_cores", "its CPU meanwhile, cores", ""),
+    ("tokens", "p50", "word to page, {sessions} streams, median, ms", "≤ 80"),
+    ("tokens", "p99", "word to page, 99th percentile, ms", "≤ 250"),
+    ("tokens", "tokens_per_s", "words in a second", ""),
+    ("reconnect", "p50", "coming back with {missed} missed events, median, ms", "< 50"),
+    ("reconnect", "p99", "coming back, 99th percentile, ms", ""),
+    ("kills", "kills", "kills during streams", ""),
+    ("kills", "turns", "turns meanwhile", ""),
+    ("kills", "differences", "transcripts other than without kills", "0"),
+)
+
+
+class LivePart(StrEnum):
+    idle = "idle"
+    tokens = "tokens"
+    reconnect = "reconnect"
+    kills = "kills"
 
 
 class Part(StrEnum):
@@ -69,6 +91,73 @@ def refund(
         print_json(found)
     else:
         _print(found)
+
+
+@app.command()
+def live(
+    idle: Annotated[int, typer.Option("--idle", min=1, max=10_000, help="Idle sessions.")] = 2000,
+    streams: Annotated[
+        int, typer.Option("--streams", min=1, max=1000, help="Sessions that stream at once.")
+    ] = 100,
+    seconds: Annotated[
+        int, typer.Option("--seconds", min=5, max=120, help="How long each streams.")
+    ] = 20,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, max=16, help="Worker processes of the streams.")
+    ] = 1,
+    kills: Annotated[
+        int, typer.Option("--kills", min=1, max=2000, help="Kills during streams.")
+    ] = 200,
+    only: Annotated[LivePart | None, typer.Option("--only", help="One part of it.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Chat pages over WebSocket: memory, the way of a word, coming back, and kills of gateways,
+    workers and the broker during streams.
+
+    On servers of its own; takes about eight minutes. See docs/benchmarks.md for the method.
+    Exit code 1: a page showed something else than without kills.
+    """
+    from ..bench import live as parts
+    from ..local.host import default_concurrency
+
+    measured = {
+        LivePart.idle: lambda: parts.idle(idle, note),
+        LivePart.tokens: lambda: parts.tokens(streams, seconds, workers, note),
+        LivePart.reconnect: lambda: parts.reconnect(note),
+        LivePart.kills: lambda: parts.kills(kills, note),
+    }
+    found: dict[str, Any] = {"cores": default_concurrency()}
+    for part in LivePart:
+        if only in (None, part):
+            note(f"starting servers for {part} ...")
+            load = parts.load_average()
+            found[part.value] = measured[part]() | {"load_average": [load, parts.load_average()]}
+    if as_json:
+        print_json(found)
+    else:
+        _print_live(found)
+    if found.get("kills", {}).get("differences"):
+        raise typer.Exit(1)
+
+
+def _print_live(found: dict[str, Any]) -> None:
+    rows = [
+        {"measure": words.format(**found[part]), "here": f"{found[part][key]:g}", "goal": goal}
+        for part, key, words, goal in _LIVE_KEYS
+        if part in found and key in found[part]
+    ]
+    rows += [
+        {
+            "measure": f"load average, {part}, before and after",
+            "here": " ".join(f"{load[0]:g}" for load in found[part]["load_average"]),
+            "goal": "",
+        }
+        for part in LivePart
+        if part in found
+    ]
+    print_table(f"fleet bench live, {found['cores']} cores", ("measure", "here", "goal"), rows)
+    for fault in found.get("kills", {}).get("faults", ())[:10]:
+        note(fault)
 
 
 def _load(pairs: int, orders: int, batch: int, compare: bool) -> dict[str, Any]:

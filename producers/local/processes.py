@@ -114,10 +114,10 @@ class Launcher:
         argv += ["-n", known, "-l", "INFO", "--without-mingle", *options]
         return replace(self.launch(name, argv), worker=known)
 
-    def gateway(self, port: int, auth: str) -> Process:
-        """Start the gateway on this machine's own address; see `wait_for_gateway`."""
+    def gateway(self, port: int, auth: str, name: str = "gateway") -> Process:
+        """Start the gateway on this machine's own address; see `gateway_ready`."""
         argv = [sys.executable, "-c", _FLEET, "gateway", "--host=127.0.0.1", f"--port={port}"]
-        return self.launch("gateway", argv, FLEET_GATEWAY_AUTH=auth)
+        return self.launch(name, argv, FLEET_GATEWAY_AUTH=auth)
 
     def flower(self, port: int, password: str) -> Process:
         """Start Flower for the user fleet, only to look. The list of processes shows no
@@ -154,13 +154,14 @@ def wait_for_worker(process: Process) -> None:
     until(lambda: worker_ready(process), READY_WITHIN, f"{process.child.name} to be ready")
 
 
+def gateway_ready(process: Process) -> bool:
+    """Whether it listens. Raises ServerFailed when it has ended instead."""
+    if "The gateway listens on " in process.said():
+        return True
+    process.require_alive()
+    return False
+
+
 def wait_for_gateway(process: Process) -> None:
     """Until it listens. Raises ServerFailed."""
-
-    def listens() -> bool:
-        if "The gateway listens on " in process.said():
-            return True
-        process.require_alive()
-        return False
-
-    until(listens, READY_WITHIN, "the gateway to listen")
+    until(lambda: gateway_ready(process), READY_WITHIN, "the gateway to listen")

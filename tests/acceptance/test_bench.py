@@ -1,4 +1,4 @@
-"""`fleet bench refund`, with the least there is of everything: what it prints, not how fast."""
+"""`fleet bench`, with the least there is of everything: what it prints, not how fast."""
 
 import json
 import subprocess
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from producers.bench.takeover import percentile
+from producers.bench.percentiles import percentile
 from tests.harness import clean_environment
 
 FLEET = [sys.executable, "-c", "import sys; from producers.cli import main; sys.exit(main())"]
@@ -17,9 +17,9 @@ THROUGHPUT = ("ratio_to_plain_langgraph", "cpu_ratio", "commits_per_refund", "wa
 TAKEOVER = ("takeover_p50_s", "takeover_p99_s")
 
 
-def bench(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
+def bench(folder: Path, *args: str, of: str = "refund") -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*FLEET, "bench", "refund", *args],
+        [*FLEET, "bench", of, *args],
         env=clean_environment(),
         cwd=folder,
         capture_output=True,
@@ -65,6 +65,20 @@ def test_unknown_part(tmp_path: Path) -> None:
     done = bench(tmp_path, "--only", "everything")
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.count("\n") == 1 and "--only" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("part", "keys"),
+    [("idle", ("rss_mb", "kept")), ("tokens", ("p50", "p99", "tokens_per_s"))],
+)
+def test_a_part_of_live(part: str, keys: tuple[str, ...], tmp_path: Path) -> None:
+    """A number for each key, and what else the machine did."""
+    least = ("--idle", "3", "--streams", "2", "--seconds", "5", "--only", part, "--json")
+    done = bench(tmp_path, *least, of="live")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert all(found[part][key] > 0 for key in keys)
+    assert len(found[part]["load_average"]) == 2 and found.keys() == {"cores", part}
 
 
 @pytest.mark.parametrize(
