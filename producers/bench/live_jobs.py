@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
@@ -20,6 +21,8 @@ from producers.bench.percentiles import milliseconds
 #: Handshakes under way at a time.
 _AT_ONCE = 50
 _GRAPH = "stream"
+#: Seconds between two streams that begin: people do not all begin at once.
+_APART = 0.03
 #: Seconds for a turn of a fleet that is being killed.
 _TURN_WITHIN = 120.0
 
@@ -75,7 +78,8 @@ async def tokens(driver: Told, url: str, sessions: int, count: int, rate: float)
         await asyncio.gather(*(_turn(page, f"stamps {count} {rate}") for page in pages))
     begin = max(one.seen[0][0] for one in stamps)
     end = min(one.seen[-1][0] for one in stamps)
-    counted = [took for one in stamps for at, took in one.seen if begin <= at <= end]
+    timed = [pair for one in stamps for pair in one.seen if begin <= pair[0] <= end]
+    counted = [took for _, took in timed]
     found: dict[str, Any] = {
         "sessions": sessions,
         "tokens": sum(len(one.seen) for one in stamps),
@@ -89,6 +93,9 @@ async def tokens(driver: Told, url: str, sessions: int, count: int, rate: float)
     if counted:
         found["tokens_per_s"] = round(len(counted) / (end - begin), 1)
         found |= milliseconds(counted)
+        seconds = range(math.ceil(end - begin))
+        each = [[took for at, took in timed if int(at - begin) == n] for n in seconds]
+        found["p99_by_second"] = [milliseconds(one)["p99"] for one in each if one]
     return found
 
 
