@@ -48,6 +48,12 @@ class _Action:
     allowed: tuple[str, ...]
 
 
+def takes_text(kind: str, payload: Any) -> bool:
+    """Whether a person's next words may be the answer (`session_message` has it in SQL)."""
+    said = isinstance(payload, Mapping) and payload.get("text") is True
+    return kind == "clarify" or said
+
+
 def fitting(kind: str, payload: Any, response_schema: Any, value: Any) -> Any:
     """The answer in the question's own form; AnswerRefused(wrong_shape) when it has none."""
     if kind == "approve":

@@ -16,19 +16,19 @@ from ..client import Fleet
 from ..errors import AnswerRefused, InvalidInput, InvalidPayload, MessageConflict, QuestionOpen
 from ..live.ids import EventId
 from ..operated import Cancellation
-from ..refusals import unknown_thread
 from ..status import Question, Receipt, ThreadState
+from .admission import allow, answered_by
 from .agui_events import Translator
 from .agui_input import Door, given, place
 from .agui_messages import agui_message
 from .agui_state import next_nodes
 from .agui_stream import EventStream, Listener, refusal
 from .agui_watch import Entry
-from .auth import Caller, Principal, Role, require_role
-from .owners import may_act, may_read
+from .auth import Caller, Principal, Role
 from .rest_models import problems
+from .strict_json import StrictRoute
 
-router = APIRouter(prefix="/agent", tags=["AG-UI"])
+router = APIRouter(prefix="/agent", tags=["AG-UI"], route_class=StrictRoute)
 
 #: What AG-UI tells as a RUN_ERROR; nothing was accepted.
 _REFUSALS = (AnswerRefused, QuestionOpen, MessageConflict, InvalidInput, InvalidPayload)
@@ -50,13 +50,13 @@ async def run(
     state = request.app.state
     wanted = given(asked)
     thread = place(caller.tenant, asked.thread_id, graph or wanted.graph)
-    await _require(state, caller, thread)
-    door = Door(state.fleets.of(caller.tenant), state.database, _name(caller))
+    await allow(state, caller, thread, Role.viewer)
+    door = Door(state.fleets.of(caller.tenant), state.database, answered_by(caller, None))
     says = await state.fleets.call(door.says, thread, wanted)
     if wanted.resume:
-        await _require(state, caller, thread, Role.approver)
+        await allow(state, caller, thread, Role.approver)
     if says:
-        await _require(state, caller, thread, Role.producer)
+        await allow(state, caller, thread, Role.producer)
     translator = Translator(asked.thread_id, asked.messages)
     listener = Listener(state, _entry(request, caller), thread, translator)
     await listener.open()
@@ -85,7 +85,7 @@ async def events(
     each time it is at work. Without an id, all there is comes first."""
     state = request.app.state
     thread = place(caller.tenant, thread_id, None)
-    await _require(state, caller, thread)
+    await allow(state, caller, thread, Role.viewer)
     given_id = last_event_id or from_event_id
     after = EventId.parse(given_id) if given_id else None
     await state.fleets.call(_fleet(request, caller).status, thread)  # raises UnknownThread
@@ -114,7 +114,7 @@ async def state(thread_id: Thread, caller: Caller, request: Request) -> State:
     """The thread as it stands: open questions, what comes next, messages and values."""
     app = request.app.state
     thread = place(caller.tenant, thread_id, None)
-    await _require(app, caller, thread)
+    await allow(app, caller, thread, Role.viewer)
     async with contextlib.aclosing(app.hub.watch(thread)) as items:
         found = await anext(items)
     following = await app.fleets.call(app.database.run_now, next_nodes(found.thread))
@@ -146,8 +146,8 @@ async def resume(body: Resume, caller: Caller, request: Request) -> Receipt:
     """Answer one question, without a stream."""
     app = request.app.state
     thread = place(caller.tenant, body.thread_id, None)
-    await _require(app, caller, thread)
-    await _require(app, caller, thread, Role.approver)
+    await allow(app, caller, thread, Role.viewer)
+    await allow(app, caller, thread, Role.approver)
     note = body.value if isinstance(body.value, str) else None
     value = body.value if body.action == "resolve" else Verdict(body.action == "approve", note)
     receipt: Receipt = await app.fleets.call(
@@ -156,7 +156,7 @@ async def resume(body: Resume, caller: Caller, request: Request) -> Receipt:
         body.question_id,
         value,
         message_id=body.message_id,
-        answered_by=_name(caller),
+        answered_by=answered_by(caller, None),
     )
     return receipt
 
@@ -170,20 +170,10 @@ async def cancel(body: Cancel, caller: Caller, request: Request) -> Cancellation
     """Call off what is open of the thread; a call to the outside is finished first."""
     app = request.app.state
     thread = place(caller.tenant, body.thread_id, None)
-    await _require(app, caller, thread)
-    await _require(app, caller, thread, Role.producer)
+    await allow(app, caller, thread, Role.viewer)
+    await allow(app, caller, thread, Role.producer)
     done: Cancellation = await app.fleets.call(_fleet(request, caller).cancel, thread)
     return done
-
-
-async def _require(state: Any, caller: Principal, thread: str, role: Role | None = None) -> None:
-    """Without a role to read. Raises UnknownThread where the thread is none of the caller's."""
-    if role is None:
-        if not await may_read(state, caller, thread):
-            raise unknown_thread(thread)
-    elif not await may_act(state, caller, thread, role):
-        require_role(caller, role)
-        raise unknown_thread(thread)
 
 
 def _fleet(request: Request, caller: Principal) -> Fleet:
@@ -194,7 +184,3 @@ def _fleet(request: Request, caller: Principal) -> Fleet:
 def _entry(request: Request, caller: Principal) -> Entry:
     _, _, token = request.headers.get("authorization", "").partition(" ")
     return Entry(request.app.state, token.strip() or None, caller)
-
-
-def _name(caller: Principal) -> str:
-    return caller.user or caller.name

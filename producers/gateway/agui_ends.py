@@ -11,7 +11,9 @@ from typing import Any, Literal
 
 from ag_ui.core import Interrupt
 
+from ..answers import takes_text
 from ..status import Question, ThreadStatus
+from ..wording import said_in
 from .agui_answers import may_edit, only_action
 
 _FAILED = {
@@ -77,7 +79,7 @@ def interrupt_of(question: Question, calls: Sequence[Mapping[str, Any]] = ()) ->
     return Interrupt(
         id=question.question_id,
         reason="tool_call" if call else _REASONS.get(kind, f"fleet:{kind}"),
-        message=_message(payload),
+        message=said_in(payload),
         tool_call_id=call,
         response_schema=question.response_schema or _schema(kind, payload),
         expires_at=question.expires_at.isoformat() if question.expires_at else None,
@@ -98,7 +100,7 @@ def _call_asked_about(payload: Any, calls: Sequence[Mapping[str, Any]]) -> str |
 
 def _schema(kind: str, payload: Any) -> dict[str, Any] | None:
     """What a kind of question takes, where the graph has not said it."""
-    if kind == "clarify":
+    if takes_text(kind, payload):
         return {"type": "string"}
     if kind not in ("approve", "continue"):
         return None
@@ -106,21 +108,3 @@ def _schema(kind: str, payload: Any) -> dict[str, Any] | None:
     if kind == "approve" and may_edit(payload):
         properties["editedArgs"] = {"type": "object"}
     return {"type": "object", "properties": properties, "required": ["approved"]}
-
-
-def _message(payload: Any) -> str | None:
-    """The text that a person is shown, where the payload has one."""
-    if isinstance(payload, str):
-        return payload
-    if not isinstance(payload, Mapping):
-        return None
-    for name in ("message", "question", "description"):
-        if isinstance(payload.get(name), str):
-            return str(payload[name])
-    requests = payload.get("action_requests")
-    told = [
-        str(request["description"])
-        for request in (requests if isinstance(requests, list) else ())
-        if isinstance(request, Mapping) and isinstance(request.get("description"), str)
-    ]
-    return "\n\n".join(told) or None

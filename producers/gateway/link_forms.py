@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..answers import Verdict
+from ..answers import Verdict, takes_text
 from ..errors import InvalidPayload
 from ..payloads import once_each
 
@@ -41,7 +41,7 @@ def form_of(question: Mapping[str, Any]) -> Form:
         return Form((Button("Continue", "continue"),))
     said = payload if isinstance(payload, dict) else {}
     buttons = _by_schema(question["response_schema"]) or _offered(kind, said)
-    if kind == "clarify" or said.get("text") is True or _is_string(question["response_schema"]):
+    if takes_text(kind, payload) or _is_string(question["response_schema"]):
         return Form(buttons, "text")
     return Form(buttons, None if buttons else "json")
 

@@ -9,8 +9,9 @@ from ..refusals import unknown_graph
 from .auth import Caller, Role, require_role
 from .problems import Problem
 from .session_book import Session, SessionBook, UnknownSession
+from .strict_json import StrictRoute
 
-router = APIRouter(tags=["sessions"])
+router = APIRouter(tags=["sessions"], route_class=StrictRoute)
 
 
 class NewSession(BaseModel):

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from typing import Any
-from urllib.parse import quote
 
+from ..answers import takes_text
 from ..live.events import Event
 from ..live.snapshot import Snapshot
 from ..names import split_thread_id
+from .paths import thread_path
 from .session_book import STATES
 
 #: Of a chat longer than _LONG messages only the last ones come with a snapshot.
@@ -105,7 +106,7 @@ def question(data: Mapping[str, Any]) -> dict[str, Any]:
         "message": said.get("message"),
         "data": said.get("data"),
         "phase": said.get("phase"),
-        "text": data.get("kind") == "clarify" or said.get("text") is True,
+        "text": takes_text(str(data.get("kind")), payload),
         "payload": payload,
         "response_schema": data.get("response_schema"),
         "expires_at": data.get("expires_at"),
@@ -115,7 +116,7 @@ def question(data: Mapping[str, Any]) -> dict[str, Any]:
 def messages_url(thread_id: str) -> str:
     """Where the messages before those of a snapshot are to be had, page by page."""
     _, graph, key = split_thread_id(thread_id)
-    return f"/threads/{graph}/{quote(key, safe='')}/messages"
+    return f"{thread_path(graph, key)}/messages"
 
 
 def _plain(event: Event) -> dict[str, Any]:
