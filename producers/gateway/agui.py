@@ -13,8 +13,16 @@ from pydantic import BaseModel, Field
 
 from ..answers import Verdict
 from ..client import Fleet
-from ..errors import AnswerRefused, InvalidInput, InvalidPayload, MessageConflict, QuestionOpen
+from ..errors import (
+    AnswerRefused,
+    FleetUnavailable,
+    InvalidInput,
+    InvalidPayload,
+    MessageConflict,
+    QuestionOpen,
+)
 from ..live.ids import EventId
+from ..live.snapshot import Snapshot
 from ..operated import Cancellation
 from ..status import Question, Receipt, ThreadState
 from .admission import allow, answered_by
@@ -116,7 +124,9 @@ async def state(thread_id: Thread, caller: Caller, request: Request) -> State:
     thread = place(caller.tenant, thread_id, None)
     await allow(app, caller, thread, Role.viewer)
     async with contextlib.aclosing(app.hub.watch(thread)) as items:
-        found = await anext(items)
+        found = await anext(items, None)
+    if not isinstance(found, Snapshot):
+        raise FleetUnavailable("The gateway is closing.", "Try again.")
     following = await app.fleets.call(app.database.run_now, next_nodes(found.thread))
     messages = [agui_message(m).model_dump(by_alias=True) for m in found.messages]
     return State(

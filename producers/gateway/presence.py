@@ -93,10 +93,12 @@ class Presence:
             await self._database.row(
                 "beat", reads=True, gateway=self.gateway, here=here, gone=sorted(gone)
             )
-        except ProducerError as exc:
-            # Those who are there come with the next word for all; those who went, too.
+        except Exception as exc:
+            # Whatever it is: those who are there come with the next word for all, and so do
+            # those who went. Nobody would start this task again.
             self._gone |= {thread for thread in gone if thread not in self._watched}
-            _log.warning("presence_unsaid", error=exc.message)
+            known = isinstance(exc, ProducerError)
+            _log.warning("presence_unsaid", error=str(exc), exc_info=not known)
         except BaseException:
             self._gone |= gone
             raise

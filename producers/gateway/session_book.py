@@ -103,7 +103,7 @@ class SessionBook:
         return found
 
     async def reopen(self, session: Session) -> None:
-        """Somebody has come back to one that was closed."""
+        """Somebody has come back to one that is closed, or may be any moment."""
         await self._database.row("reopen_session", reads=True, session_id=session.session_id)
 
     async def listed(self, principal: Principal, limit: int) -> list[Session]:

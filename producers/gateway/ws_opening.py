@@ -56,7 +56,8 @@ async def opened(line: Line, state: Any) -> Opened:
         token = frame.token
         if session.sensitive and away and state.settings.gateway_auth != "off":
             principal, token = await _fresh(line, state, session, principal, frame.token)
-        if session.closed_at is not None:
+        if session.closed_at is not None or session.absent > state.settings.session_timeout / 2:
+            # Also where the sweep may close it before it hears that somebody is there.
             await book.reopen(session)
     except (Refused, ProducerError, Problem) as exc:
         said = told(exc)
@@ -109,7 +110,7 @@ async def _session(state: Any, book: SessionBook, principal: Principal, frame: I
 async def _fresh(
     line: Line, state: Any, session: Session, principal: Principal, token: str | None
 ) -> tuple[Principal, str | None]:
-    """A principal who has signed in since somebody was here last."""
+    """A principal who has signed in since somebody was here last. Raises Problem, 429."""
     shown = False
     try:
         async with asyncio.timeout(SIGN_IN_WITHIN):
@@ -121,6 +122,7 @@ async def _fresh(
                 )
                 await line.send(needed.as_frame())
                 frame = parsed(await line.receive())
+                state.limits.require(principal)
                 if isinstance(frame, Auth):
                     principal, token = await authenticate(state, frame.token), frame.token
                     shown = True

@@ -65,6 +65,9 @@ class Channels:
                 if self.up:
                     pause = _FIRST_PAUSE
                     log.warning("events are not heard for now: %s", exc)
+            except Exception:
+                # Nobody would start it again.
+                log.exception("events are not heard for now")
             finally:
                 self.up = False
                 for event in self._wanted.values():

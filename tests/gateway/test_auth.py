@@ -50,7 +50,7 @@ def asked(fleet: Fleet, database: Database) -> str:
     "given", [None, "nonsense", "fleet_0123456789ab_" + "x" * 43, "a.b.c", "é"]
 )
 def test_nobody_else_comes_in(guarded: Gateway, given: str | None) -> None:
-    """401 with a challenge, on every door; the probes are open."""
+    """401 with a challenge, on every door, before a body is looked at; the probes are open."""
     authorization = {} if given is None else {"Authorization": f"Bearer {given}".encode()}
     with httpx.Client(base_url=guarded.url, headers=authorization) as client:
         for method, path, body in DOORS:
@@ -58,6 +58,8 @@ def test_nobody_else_comes_in(guarded: Gateway, given: str | None) -> None:
             problem(answer, 401, "unauthorized")
             problem(client.request(method, path, content=b"{"), 401, "unauthorized")
             assert answer.headers["www-authenticate"].startswith("Bearer")
+        for path in "/agent/run", "/agent/resume", "/agent/cancel", "/sessions":
+            problem(client.post(path, content=b"{"), 401, "unauthorized")
         problem(client.get("/threads"), 401, "unauthorized")
         assert client.get("/healthz").status_code == client.get("/readyz").status_code == 200
 

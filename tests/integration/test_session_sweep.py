@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from infra.settings import get_settings
+from producers.gateway.session_book import STATES
 from tests.harness import Database
 from tests.integration.mailbox import ask
 from tests.integration.test_claim import accept
@@ -64,7 +65,7 @@ def test_a_session_is_in_the_state_of_its_thread(
     database.fetch("UPDATE fleet.threads SET status = %s", status)
     assert session(database)["state"] == state
     tend(sweeper)
-    assert session(database)["kept"] == state
+    assert session(database)["kept"] == state == STATES.get(status, "active")
 
 
 def test_who_vanishes_is_timed_out_by_the_sweep(sweeper: Sweeper, database: Database) -> None:
@@ -94,6 +95,16 @@ def test_who_is_there_is_not_timed_out(sweeper: Sweeper, database: Database) -> 
     move(database, 9010)
     database.fetch("UPDATE fleet.sessions SET last_seen_at = fleet.now() - interval '1 day'")
     assert tend(sweeper) == 0
+
+
+def test_who_comes_back_at_the_last_moment_is_not_timed_out(
+    sweeper: Sweeper, database: Database
+) -> None:
+    """Their gateway says so before it has said that they are there."""
+    database.fetch(OPEN, "s1", "refund:A")
+    move(database, 9000)
+    database.fetch("SELECT fleet.reopen_session('s1')")
+    assert tend(sweeper) == 0 and not session(database)["closed_at"]
 
 
 def test_a_session_in_which_work_goes_on_stays_open(sweeper: Sweeper, database: Database) -> None:

@@ -2,22 +2,34 @@
 -- notifier that leads its channel; a row that was taken comes due again by itself, so that
 -- one whose notifier died in between is sent again, under the same id.
 
--- Whether somebody looks at the thread through a gateway that is alive.
+-- The threads that somebody looks at through a gateway that is alive. This function and the
+-- next one become part of the statement that asks them: of many rows at once it looks at none
+-- one by one.
+CREATE OR REPLACE FUNCTION fleet.watched_threads() RETURNS SETOF text
+LANGUAGE sql STABLE AS $$
+    SELECT thread_id FROM fleet.presence WHERE seen_at > fleet.now() - interval '30 s'
+$$;
+
+-- The questions that wait for somebody.
+CREATE OR REPLACE FUNCTION fleet.asked_questions() RETURNS SETOF fleet.questions
+LANGUAGE sql STABLE AS $$
+    SELECT q.* FROM fleet.questions q JOIN fleet.threads t USING (thread_id)
+    WHERE q.status = 'open' AND NOT t.cancel_requested
+      AND (q.expires_at IS NULL OR q.expires_at > fleet.now())
+$$;
+
 CREATE OR REPLACE FUNCTION fleet.connected(p_thread text) RETURNS boolean
 LANGUAGE sql STABLE AS $$
-    SELECT EXISTS (
-        SELECT FROM fleet.presence
-        WHERE thread_id = p_thread AND seen_at > fleet.now() - interval '30 s')
+    SELECT EXISTS (SELECT FROM fleet.watched_threads() AS w WHERE w = p_thread)
 $$;
 
 -- Whether the question is open still, as it was when it was asked.
 CREATE OR REPLACE FUNCTION fleet.still_asked(n fleet.notifications) RETURNS boolean
 LANGUAGE sql STABLE AS $$
     SELECT EXISTS (
-        SELECT FROM fleet.questions q JOIN fleet.threads t USING (thread_id)
-        WHERE q.thread_id = n.thread_id AND q.question_id = n.question_id AND q.status = 'open'
-          AND q.asked_epoch = n.asked_epoch AND NOT t.cancel_requested
-          AND (q.expires_at IS NULL OR q.expires_at > fleet.now()))
+        SELECT FROM fleet.asked_questions() q
+        WHERE q.thread_id = n.thread_id AND q.question_id = n.question_id
+          AND q.asked_epoch = n.asked_epoch)
 $$;
 
 -- A receiver that is gone gets nothing more. Whether it is.
@@ -44,10 +56,13 @@ DECLARE
     v_found integer;
 BEGIN
     UPDATE fleet.notifications n SET status = 'dropped'
-    WHERE n.status = 'waiting' AND NOT fleet.still_asked(n);
+    WHERE n.status = 'waiting' AND NOT EXISTS (
+        SELECT FROM fleet.asked_questions() q
+        WHERE q.thread_id = n.thread_id AND q.question_id = n.question_id
+          AND q.asked_epoch = n.asked_epoch);
     DELETE FROM fleet.notifications n
     WHERE n.status = 'waiting' AND n.channel = p_channel AND n.round = 0 AND n.attempts = 0
-      AND fleet.connected(n.thread_id);
+      AND EXISTS (SELECT FROM fleet.watched_threads() AS w WHERE w = n.thread_id);
     IF fleet.channel_gone(p_channel, p_target) THEN
         RETURN 0;
     END IF;
@@ -55,9 +70,8 @@ BEGIN
         channel, available_at, created_at)
     SELECT 'msg_' || replace(gen_random_uuid()::text, '-', ''), q.thread_id, q.question_id,
         q.asked_epoch, p_channel, v_now + p_after * interval '1 s', v_now
-    FROM fleet.questions q JOIN fleet.threads t USING (thread_id)
-    WHERE q.status = 'open' AND (q.expires_at IS NULL OR q.expires_at > v_now)
-      AND NOT t.cancel_requested AND NOT fleet.connected(q.thread_id)
+    FROM fleet.asked_questions() q
+    WHERE NOT EXISTS (SELECT FROM fleet.watched_threads() AS w WHERE w = q.thread_id)
       AND NOT EXISTS (
           SELECT FROM fleet.notifications n
           WHERE n.thread_id = q.thread_id AND n.question_id = q.question_id

@@ -18,8 +18,7 @@ LANGUAGE sql STABLE AS $$
         'state', CASE WHEN s.closed_at IS NULL THEN fleet.session_state(t.status) ELSE s.state END,
         'thread_status', t.status, 'busy', EXISTS (
             SELECT FROM fleet.messages m WHERE m.thread_id = s.thread_id
-              AND m.status IN ('pending', 'claimed', 'in_doubt', 'dead')
-              AND m.status NOT IN ('in_doubt', 'dead')),
+              AND m.status IN ('pending', 'claimed')),
         'last_seen_at', l.seen_at,
         'absent', greatest(extract(epoch FROM fleet.now() - l.seen_at), 0)::float8,
         'sensitive', coalesce((SELECT sensitive FROM fleet.graphs g WHERE g.graph = s.graph), false))
@@ -47,13 +46,13 @@ BEGIN
     RETURN fleet.session_seen(s);
 END $$;
 
--- Somebody has come back to a session that was closed for want of anybody.
+-- Somebody has come back to a session that was closed for want of anybody, or is about to be.
 CREATE OR REPLACE FUNCTION fleet.reopen_session(p_session text) RETURNS void
 LANGUAGE sql VOLATILE AS $$
     UPDATE fleet.sessions s SET closed_at = NULL, last_seen_at = fleet.now(),
         state = fleet.session_state((
             SELECT status FROM fleet.threads t WHERE t.thread_id = s.thread_id))
-    WHERE session_id = p_session AND closed_at IS NOT NULL
+    WHERE session_id = p_session
 $$;
 
 -- What a gateway says: who is watched through it (p_here), who is not any more (p_gone). In
@@ -85,10 +84,14 @@ BEGIN
             SELECT thread_id, gateway FROM fleet.presence WHERE seen_at < v_now - interval '60 s'
             FOR UPDATE SKIP LOCKED) AS old
         WHERE p.thread_id = old.thread_id AND p.gateway = old.gateway
-        RETURNING p.thread_id, p.seen_at)
-    UPDATE fleet.sessions s SET last_seen_at = greatest(s.last_seen_at, g.seen_at)
-    FROM (SELECT thread_id, max(seen_at) AS seen_at FROM stale GROUP BY thread_id) AS g
-    WHERE s.thread_id = g.thread_id;
+        RETURNING p.thread_id, p.seen_at),
+    -- Whoever has the row now says himself that somebody was there.
+    alone AS (
+        SELECT session_id FROM fleet.sessions WHERE thread_id IN (SELECT thread_id FROM stale)
+        FOR UPDATE SKIP LOCKED)
+    UPDATE fleet.sessions s SET last_seen_at = greatest(s.last_seen_at, (
+        SELECT max(seen_at) FROM stale WHERE stale.thread_id = s.thread_id))
+    FROM alone WHERE s.session_id = alone.session_id;
 
     WITH changed AS (
         SELECT s.session_id, fleet.session_state(t.status) AS state
@@ -103,9 +106,8 @@ BEGIN
           AND t.status IS DISTINCT FROM 'running'
           AND NOT EXISTS (SELECT FROM fleet.presence p WHERE p.thread_id = s.thread_id)
           AND NOT EXISTS (
-              SELECT FROM fleet.messages m WHERE m.thread_id = s.thread_id
-                AND m.status IN ('pending', 'claimed', 'in_doubt', 'dead')
-                AND m.status NOT IN ('in_doubt', 'dead'))
+              SELECT FROM fleet.messages m
+              WHERE m.thread_id = s.thread_id AND m.status IN ('pending', 'claimed'))
         ORDER BY s.last_seen_at LIMIT 500
         FOR UPDATE OF s SKIP LOCKED)
     UPDATE fleet.sessions s SET closed_at = v_now,
