@@ -7,6 +7,7 @@ algorithm. Claims: `sub`, `tenant` (the default one where there is none) and `ro
 or names parted by spaces).
 """
 
+import json
 from datetime import UTC, datetime
 from typing import Any
 
@@ -59,7 +60,7 @@ class Tokens:
             if found.algorithm_name not in _PUBLIC:
                 return None
             return self._principal(token, found.key, [found.algorithm_name])
-        except jwt.PyJWKClientConnectionError as exc:
+        except (jwt.PyJWKClientConnectionError, OSError, json.JSONDecodeError) as exc:
             _log.warning("jwks_unreachable", error=str(exc))
             raise Problem(
                 503,
@@ -90,6 +91,14 @@ class Tokens:
             user,
             roles_of(named),
             user,
-            datetime.fromtimestamp(claims["exp"], UTC),
-            datetime.fromtimestamp(claims["iat"], UTC) if "iat" in claims else None,
+            _moment(claims["exp"]),
+            _moment(claims["iat"]) if "iat" in claims else None,
         )
+
+
+def _moment(seconds: float) -> datetime:
+    """Raises ValueError for what is in no calendar."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except OSError as exc:  # years that the system can't count
+        raise ValueError(str(exc)) from None

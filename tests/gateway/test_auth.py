@@ -103,6 +103,8 @@ def test_a_revoked_key_opens_nothing_at_once(guarded: Gateway, database: Databas
         {"tenant": 7},
         {"exp": "soon"},
         {"exp": 1e300},
+        {"exp": 1e18},
+        {"iat": -1e18},
         {"nbf": time.time() + 3600},
         {"roles": 7},
     ],
@@ -146,6 +148,7 @@ class Issuer:
         self.keys: list[dict[str, Any]] = []
         self.asked = 0
         self.away = False
+        self.broken = ""
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -153,7 +156,8 @@ class Issuer:
                 outer.asked += 1
                 self.send_response(503 if outer.away else 200)
                 self.end_headers()
-                self.wfile.write(json.dumps({"keys": outer.keys}).encode())
+                answer = outer.broken or json.dumps({"keys": outer.keys})
+                self.wfile.write(answer.encode())
 
             def log_message(self, *_: Any) -> None:
                 pass
@@ -253,6 +257,16 @@ def test_an_issuer_that_is_away_is_said_so(by_jwks: Gateway, issuer: Issuer) -> 
         issuer.away = False
         assert client.get("/threads").status_code == 200
         issuer.away = True
+        assert client.get("/threads").status_code == 200
+
+
+def test_an_issuer_that_answers_in_other_words_is_away(by_jwks: Gateway, issuer: Issuer) -> None:
+    """A page in place of its keys, as proxies send one, makes no token bad."""
+    private = issuer.add("one")
+    issuer.broken = "<html>Back soon.</html>"
+    with by_jwks.client(signed(private, "one")) as client:
+        problem(client.get("/threads"), 503, "keys_unavailable")
+        issuer.broken = ""
         assert client.get("/threads").status_code == 200
 
 
