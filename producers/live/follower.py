@@ -52,7 +52,7 @@ class Follower:
         """It is shown next; whether others may follow it at once."""
         self.last = event.id
         self._trail.note(event)
-        if event.type == "ended" and self.holed:
+        if event.type in ("ended", "status") and self.holed:
             self.renew = "gone"
             return False
         return True
@@ -94,9 +94,10 @@ class Follower:
 
     def _begins_again(self, event: Event) -> bool:
         """Whether an earlier claim did not end. Of a newer one whose beginning was lost on its
-        way it is not known: then what counts is whether something of the last one is void."""
+        way, and of a change without a turn, it is not known: then what counts is whether
+        something of the last one is void."""
         newer = event.id.epoch > self.last.epoch
-        return event.again or (newer and event.type not in ("turn", "status"))
+        return event.again or (newer and event.type != "turn")
 
     async def _renew(self, reason: Reason) -> None:
         taken = await self._snapshots.take(self.thread_id, reason)

@@ -53,6 +53,11 @@ class Streams:
         self._turns = asyncio.Semaphore(_AT_ONCE)
         self._away_until = 0.0
 
+    @property
+    def there(self) -> bool:
+        """Whether there is a broker, be it away."""
+        return self._client is not None
+
     async def after(self, thread_id: str, position: EventId) -> list[Event]:
         """The events of all entries that end after `position`, which may be in the first.
 

@@ -7,6 +7,7 @@ what comes meanwhile is read with it.
 
 import asyncio
 import logging
+from contextlib import suppress
 
 from ..errors import ProducerError, UnknownThread
 from .events import Event
@@ -51,13 +52,13 @@ class Topic:
         async with self._beginning:
             if self._follower is not None:
                 return
-            try:
+            # Without a stream nothing has been shown that is not durable.
+            end, unsure = None, self._log.streams.there
+            with suppress(BrokerAway):
                 end = await self._log.streams.newest(self.thread_id)
-            except BrokerAway:
-                end = None
+                unsure = end is not None and not end.settles
             durable = await self._log.durable.newest(self.thread_id) or FIRST
             last = max(durable, end.id) if end is not None else durable
-            unsure = end is None or not end.settles
             self._follower = Follower(
                 self.thread_id, self._log, self._snapshots, last, unsure=unsure
             )

@@ -154,6 +154,53 @@ def test_what_a_crash_undid_is_retracted_where_the_next_beginning_was_lost(
     run(watch())
 
 
+def test_what_a_crash_undid_is_retracted_where_no_claim_follows(
+    writer: Writer, settings: Settings, database: Database
+) -> None:
+    """The worker is lost in the middle of a text, and the turn is called off: whoever saw the
+    text loses it, live or back after its place in it."""
+
+    async def watch() -> None:
+        writer.create()
+        writer.claim()
+        async with hub_of(settings) as hub:
+            reader = Reader(hub, THREAD)
+            await soon(lambda: reader.snapshots)
+            writer.publish(writer.token("Hel"))
+            await soon(lambda: reader.texts == {"t1": "Hel"})
+            seen = reader.last
+            writer.settle("cancelled")
+            database.value("SELECT fleet.tell_status(%s, 'cancelled')", THREAD)
+            await soon(lambda: [s.reason for s in reader.snapshots] == ["first", "retracted"])
+            back = Reader(hub, THREAD, seen)
+            await soon(lambda: [s.reason for s in back.snapshots] == ["retracted"])
+            assert reader.texts == back.texts == {}
+            assert back.snapshots[0].thread.status == "cancelled"
+
+    run(watch())
+
+
+def test_a_change_without_a_turn_is_an_event(
+    writer: Writer, settings: Settings, database: Database
+) -> None:
+    """Nothing is rebuilt where nothing is void: after a turn that has ended, also when its
+    stream is gone."""
+
+    async def watch() -> None:
+        writer.create()
+        writer.claim(stream=False)
+        writer.keep(writer.message("one"), writer.ended("waiting", "waiting"))
+        writer.settle("waiting")
+        async with hub_of(settings) as hub:
+            reader = Reader(hub, THREAD)
+            await soon(lambda: reader.snapshots)
+            database.value("SELECT fleet.tell_status(%s, 'question_expired')", THREAD)
+            await soon(lambda: [e.type for e in reader.events] == ["status"])
+            assert len(reader.snapshots) == 1
+
+    run(watch())
+
+
 def test_a_slow_reader_is_cut_off(writer: Writer, settings: Settings) -> None:
     """It gets Lagging with its last event, and misses nothing when it comes back."""
 
