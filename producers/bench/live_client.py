@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
+from infra import open_files
 from producers.bench import live_jobs
 
 
@@ -69,4 +70,5 @@ async def _run(job: str, params: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
+    open_files.allow_many()
     asyncio.run(_run(sys.argv[1], json.loads(sys.argv[2])))

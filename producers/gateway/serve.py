@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 import anyio
 import uvicorn
 
+from infra import open_files
 from infra.errors import PortTaken, SettingsError
 from infra.settings import Settings
 
@@ -86,6 +87,7 @@ def serve(settings: Settings, host: str, port: int, started: Callable[[str], Non
     FleetUnavailable or NotMigrated.
     """
     refuse_open(settings, host)
+    open_files.allow_many()
     with listening(host, port) as sock:
         name, number = sock.getsockname()[:2]
         started(f"http://{f'[{name}]' if ':' in name else name}:{number}")
