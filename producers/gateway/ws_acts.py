@@ -43,7 +43,8 @@ class Acts:
             standing = found["standing"]
             said = standing["said"]
             question = _answered(said) if said else self._meant(standing["questions"], asked)
-            self._require(principal, Role.producer if question is None else Role.approver)
+            role = Role.producer if question is None else Role.approver
+            self._require(principal, role, frame.message_id)
             if said and said["payload"] is None:  # removed by retention: it has had its turn
                 return _ack(frame.message_id, said["kind"], "duplicate")
             if question is not None:
@@ -55,7 +56,7 @@ class Acts:
 
     async def reply(self, frame: Reply, principal: Principal) -> dict[str, Any]:
         """An answer to the question that it names."""
-        self._require(principal, Role.approver)
+        self._require(principal, Role.approver, frame.message_id)
         try:
             return await self._answer(frame.question_id, frame.value, frame.message_id, principal)
         except ProducerError as exc:
@@ -72,9 +73,11 @@ class Acts:
             raise refused(exc) from exc
         return {"type": "cancelled", "outcome": done.outcome}
 
-    def _require(self, principal: Principal, role: Role) -> None:
+    def _require(self, principal: Principal, role: Role, message_id: str | None = None) -> None:
         if not (self._session.owned_by(principal) or principal.may(role)):
-            raise Refused("forbidden", f"{principal.name} may not do this: the role is {role}.")
+            named: dict[str, Any] = {"message_id": message_id} if message_id is not None else {}
+            may_not = f"{principal.name} may not do this: the role is {role}."
+            raise Refused("forbidden", may_not, **named)
 
     def _meant(self, questions: list[dict[str, Any]], asked: set[str]) -> str | None:
         """The question that a plain message answers. Raises QuestionOpen."""
