@@ -3,6 +3,7 @@
 Screenshots go to $CI_ARTIFACTS, or to .ci/artifacts beside the tests.
 """
 
+import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -12,9 +13,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from tests.browser.tabs import Tab, Window
+from tests.browser.tabs import Window
 from tests.gateway import conftest as gateways
-from tests.harness import ROOT
+from tests.harness import ROOT, Database
+from tests.worker_processes import Worker, Workers
 
 gateway = gateways.gateway
 guarded = gateways.guarded
@@ -68,12 +70,35 @@ def window(windows: Callable[..., Window]) -> Window:
 
 
 @pytest.fixture
-def talking(workers: Any) -> None:
-    """A worker that takes what the pages say."""
-    workers.start(concurrency=2)
+def fleet_settings(
+    fleet_settings: dict[str, Any], database: Database, tmp_path: Path
+) -> dict[str, Any]:
+    """With the booking assistant, and `paged`, which does what it is told; `secret` is the
+    same one, and sensitive."""
+    path = tmp_path / "langgraph.json"
+    paged = f"{ROOT}/tests/graphs/paged.py:graph"
+    graphs = {
+        "booking": f"{ROOT}/graphs/booking/graph.py:graph",
+        "paged": paged,
+        "secret": {"path": paged, "sensitive": True},
+    }
+    path.write_text(json.dumps({"dependencies": [str(ROOT)], "graphs": graphs}))
+    database.register(path)
+    return fleet_settings | {"graphs_file": path}
 
 
-OpenTab = Callable[..., Tab]
+@pytest.fixture
+def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What `paged` waits for in the middle of its stream, once it is there."""
+    gate = tmp_path / "gate"
+    monkeypatch.setenv("PAGED_GATE", str(gate))
+    return gate
+
+
+@pytest.fixture
+def worker(gate: Path, workers: Workers) -> Worker:
+    """Takes what the pages say."""
+    return workers.start(concurrency=2)
 
 
 def _artifacts() -> Path:

@@ -75,6 +75,13 @@ class Tab:
         expect(found).to_have_attribute("data-state", state)
         return found
 
+    def ids(self) -> list[str]:
+        """The message_ids of the bubbles, in their order."""
+        found: list[str] = self.page.locator(".said").evaluate_all(
+            "all => all.map(one => one.dataset.id)"
+        )
+        return found
+
     def is_live(self) -> None:
         self.is_("live")
 
@@ -90,6 +97,10 @@ class Tab:
         """Waits until nothing is under way."""
         expect(self.page.locator("#working")).to_be_hidden()
         expect(self.page.locator(".pending, .streaming")).to_have_count(0)
+
+    def is_told(self, text: str | re.Pattern[str]) -> None:
+        """Waits until it stands somewhere on the page."""
+        expect(self.page.get_by_text(text).last).to_be_visible()
 
     def session(self) -> str | None:
         """The id of its session, as it is kept."""

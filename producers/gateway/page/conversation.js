@@ -65,9 +65,12 @@ export class Conversation {
 
   prepend(messages) {
     const before = this.items;
+    const tools = this.tools;
     this.items = [];
+    this.tools = new Map();
     for (const message of messages) if (!this.said(message.message_id)) this._message(message);
     this.items.push(...before);
+    this.tools = tools;
   }
 
   #missed(batch) {
@@ -85,6 +88,7 @@ export class Conversation {
     // Accepted and not begun yet shows in the welcome only.
     this.active = batch.status === "running" || (this.busy && batch.status !== "done");
     for (const message of batch.messages) this._message(message);
+    this.tools.clear();
     for (const {message_id, text} of batch.partial) this._token({message_id, text});
     for (const tool of batch.running_tools) this.tools.set(tool.id, tool);
     for (const question of batch.questions) {
@@ -135,7 +139,7 @@ export class Conversation {
   _error(frame) {
     if (frame.seq === undefined) return;  // of what this page has sent: the outbox's business
     this.#rest();
-    return [this.#notice(frame.code, frame.detail ?? frame.message, true)];
+    return [this.note(frame.code, frame.detail ?? frame.message, true)];
   }
 
   _event({event: {type, data}}) {
@@ -163,12 +167,12 @@ export class Conversation {
 
   _on_ended({outcome}) {
     if (outcome === "waiting" || outcome === "done") return this.#rest();
-    if (outcome === "cancelled") { this.#rest(); this.#close("closed"); return [this.#notice("cancelled")]; }
-    if (outcome === "retry") return [this.#notice("retry")];
+    if (outcome === "cancelled") { this.#rest(); this.#close("closed"); return [this.note("cancelled")]; }
+    if (outcome === "retry") return [this.note("retry")];
     // released, drained: another worker goes on with it.
     if (["dead", "in_doubt", "incompatible", "refused"].includes(outcome)) {
       this.#rest();
-      return [this.#notice(`turn_${outcome}`, null, true)];
+      return [this.note(`turn_${outcome}`, null, true)];
     }
   }
 
@@ -178,14 +182,14 @@ export class Conversation {
       if (item) this.#change(item, {question: {...item.question, expires_at}});
     } else if (reason === "question_expired") {
       for (const id of questions ?? []) this.#question(id.question_id ?? id, "expired");
-      return [this.#notice("question_expired")];
+      return [this.note("question_expired")];
     } else if (reason === "cancelled") {
       this.#rest();
       this.#close("closed");
-      return [this.#notice("cancelled")];
+      return [this.note("cancelled")];
     } else if (reason === "dropped" || reason === "quarantined") {
       this.#rest();
-      return [this.#notice(reason, null, true)];
+      return [this.note(reason, null, true)];
     } else if (reason === "retried") {
       this.active = true;
     }
@@ -218,7 +222,8 @@ export class Conversation {
     this.#change(item, {state, sent: state === "sent" || (item.sent && state === "answered"), chosen: chosen ?? item.chosen});
   }
 
-  #notice(code, text = null, bad = false) {
+  // Something that the page itself tells.
+  note(code, text = null, bad = false) {
     return this.#add({kind: "notice", id: `${++this.notices}`, code, text, bad});
   }
 

@@ -10,8 +10,10 @@ import {View, reason} from "./view.js";
 
 const graph = new URLSearchParams(location.search).get("graph") || "booking";
 const SESSION = `session:${graph}`;
+const LARGEST = 64 * 1024;  // bytes of a frame
 const AGAIN_AFTER = 3;  // seconds, where the gateway names none
-const SETTLES = {already_answered: "answered", expired: "expired", wrong_shape: "open"};
+// What becomes of a question whose answer was refused; else it is closed.
+const SETTLES = {already_answered: "answered", expired: "expired", wrong_shape: "open", too_large: "open", forbidden: "open"};
 
 const kept = new Stored("localStorage"), own = new Stored("sessionStorage");
 const outbox = new Outbox(own);
@@ -68,16 +70,17 @@ function took(frame) {
   if (frame.snapshot) {
     if (!conversation.active) outbox.drop((entry) => entry.state === "acked");
     for (const entry of outbox.unsent) answering(entry);
-    if (rebuilt === "retracted" || rebuilt === "gone") view.announce([{kind: "said", text: t(`r_${rebuilt}`)}]);
+    if (rebuilt === "retracted" || rebuilt === "gone") news.push(conversation.note(rebuilt));
     rebuilt = null;
   }
   view.announce(news);
 }
 
-function ack({message_id}) {
+function ack({message_id, duplicate}) {
   const entry = outbox.mark(message_id, "acked");
   if (entry?.frame.type === "answer") conversation.settled(entry.frame.question_id, "answered");
-  else conversation.active = true;
+  // It may have been done by now.
+  else if (!duplicate && !conversation.said(message_id)) conversation.active = true;
   outbox.drop((e) => conversation.said(e.id));
 }
 
@@ -100,11 +103,11 @@ function refused(frame) {
 function over(code, why) {
   if (why === "unknown_session") {
     begin();
-    view.trouble(t("e_unknown_session"));
+    view.announce([conversation.note("unknown_session")]);
   } else if (why === "unauthorized" || code === 4401) {
     signIn(own.read("token") === null ? null : t("signin_why"), false);
   } else {
-    const told = reason({code: why, why: lastError?.message ?? why}).replace("{graph}", graph);
+    const told = reason({code: why, why: lastError?.message ?? why}, {graph});
     view.trouble(told, () => connection.open());
   }
 }
@@ -129,7 +132,9 @@ function answering({frame, text}) {
 }
 
 function send(entry) {
-  if (connection.live) connection.send(entry.frame);
+  const size = new TextEncoder().encode(JSON.stringify(entry.frame)).length;
+  if (size > LARGEST) refused({code: "too_large", message_id: entry.id});
+  else if (connection.live) connection.send(entry.frame);
   later();
 }
 
@@ -167,12 +172,13 @@ function signIn(why, isFresh) {
   if (!isFresh) own.remove("token");
   show(by("signin-why"), Boolean(why));
   put(by("signin-why"), why ?? "");
+  by("signin").returnValue = "";
   if (!by("signin").open) by("signin").showModal();
   by("token").focus();
 }
 
 by("signin").addEventListener("close", () => {
-  const token = by("token").value.trim();
+  const token = by("signin").returnValue && by("token").value.trim();
   by("token").value = "";
   if (!token) return view.trouble(t("stopped"), () => connection.open());
   own.write("token", token);
@@ -183,7 +189,7 @@ onChange(SESSION, () => {
   const other = kept.read(SESSION);
   if (other === null || other === session) return;
   follow(other);
-  view.announce([{kind: "said", text: t("anew_begun")}]);
+  view.announce([conversation.note("anew_begun")]);
 });
 
 // Messages from before a long chat's snapshot, page by page.
@@ -198,8 +204,11 @@ by("earlier").addEventListener("click", async () => {
     const page = await found.json();
     if (!found.ok) throw new Error(page.detail);
     if (whose !== session) return;
+    const place = document.querySelector("main"), below = place.scrollHeight - place.scrollTop;
     conversation.prepend(page.messages);
     conversation.earlier = page.earlier;
+    render();
+    place.scrollTop = place.scrollHeight - below;  // the reader stays where they were
   } catch (error) {
     view.trouble(error.message);
   } finally {
@@ -250,10 +259,13 @@ function speak() {
 
 // Shown soon, and once for all that comes at once.
 function later() {
-  due ||= setTimeout(() => {
-    due = 0;
-    view.render(conversation, outbox, {graph, live: connection.live});
-  }, 16);
+  due ||= setTimeout(render, 16);
+}
+
+function render() {
+  clearTimeout(due);
+  due = 0;
+  view.render(conversation, outbox, {graph, live: connection.live});
 }
 
 speak();

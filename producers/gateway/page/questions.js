@@ -130,7 +130,7 @@ function card(room, index) {
   const lines = [];
   if (room.capacity !== undefined) lines.push(t("holds", {n: room.capacity}));
   if (Array.isArray(room.equipment) && room.equipment.length) {
-    lines.push(room.equipment.map((e) => (has(e) ? t(e) : String(e))).join(", "));
+    lines.push(room.equipment.map((e) => (has(e) ? t(e) : String(e))).join(t("comma")));
   }
   return {label: `${index + 1}. ${label(room.name ?? room.id)}`, lines, value: {room_id: room.id}};
 }

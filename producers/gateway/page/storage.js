@@ -15,8 +15,10 @@ export class Stored {
   }
 
   write(name, value) {
-    this.#memory.set(name, value);
-    try { globalThis[this.kind].setItem(`fleet.${name}`, JSON.stringify(value)); } catch { /* kept here */ }
+    try {
+      globalThis[this.kind].setItem(`fleet.${name}`, JSON.stringify(value));
+      this.#memory.delete(name);
+    } catch { this.#memory.set(name, value); }
   }
 
   remove(name) {

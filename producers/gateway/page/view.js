@@ -36,6 +36,7 @@ export class View {
     this.#working(conversation);
     this.#phase(conversation.phase);
     this.#composer(conversation);
+    by("stop").disabled = !live;
     if (below) main.scrollTop = main.scrollHeight;
   }
 
@@ -134,8 +135,9 @@ export class View {
   }
 }
 
-export function reason({code, why}) {
-  return has(`e_${code}`) ? t(`e_${code}`) : why;
+// Why something was refused, in the page's own words where it has any.
+export function reason({code, why}, fields = {}) {
+  return has(`e_${code}`) ? t(`e_${code}`, fields) : why;
 }
 
 function notice(item) {
