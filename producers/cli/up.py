@@ -127,6 +127,7 @@ def _show(addresses: "Addresses", as_json: bool) -> None:
         "broker": addresses.broker,
         "shop": addresses.shop,
         "gateway": addresses.gateway,
+        "chat": addresses.gateway and f"{addresses.gateway}/chat",
         "Flower": _flower(addresses),
         "passwords": f"in the URLs of {_near(addresses.stack_file)}",
         "logs": ", ".join(_near(path) for path in addresses.logs.values()),

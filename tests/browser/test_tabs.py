@@ -129,6 +129,9 @@ def test_an_answer_after_another_one(
     tab.is_told("Somebody answered this already.")
     tab.question("pick", "answered")
     tab.shot("10-too-late")
+    expect(tab.page.locator(".chosen")).to_have_count(0)
+    tab.press("Edit")
+    assert tab.said("user") == ["ask options"]
     sql = "SELECT answer FROM fleet.questions"
     assert database.value(sql) == "green"
 

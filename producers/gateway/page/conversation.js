@@ -63,6 +63,12 @@ export class Conversation {
     this.#question(questionId, state);
   }
 
+  // What this page has answered does not count.
+  refused(questionId, state) {
+    const item = this.byKey.get(`asked:${questionId}`);
+    if (item) this.#change(item, {state, sent: false, chosen: null});
+  }
+
   prepend(messages) {
     const before = this.items;
     const tools = this.tools;

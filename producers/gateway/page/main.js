@@ -18,7 +18,7 @@ const SETTLES = {already_answered: "answered", expired: "expired", wrong_shape: 
 const kept = new Stored("localStorage"), own = new Stored("sessionStorage");
 const outbox = new Outbox(own);
 const conversation = new Conversation((id) => outbox.find(id)?.text);
-const view = new View({answer, edit});
+const view = new View({answer, edit, remove});
 let session = kept.read(SESSION), link = {state: "connecting", until: null};
 let fresh = false, rebuilt = null, lastError = null, due = 0, again = 0;
 
@@ -96,7 +96,7 @@ function refused(frame) {
   if (!entry) { lastError = frame; return; }
   const code = frame.reason ?? frame.code;
   outbox.mark(entry.id, "refused", {code, why: frame.message});
-  if (entry.frame.type === "answer") conversation.settled(entry.frame.question_id, SETTLES[code] ?? "closed");
+  if (entry.frame.type === "answer") conversation.refused(entry.frame.question_id, SETTLES[code] ?? "closed");
 }
 
 // The connection has ended for good.
@@ -144,9 +144,13 @@ function resend() {
 }
 
 function edit(entry) {
-  outbox.drop((e) => e === entry);
   by("text").value = entry.text;
   fit();
+  remove(entry);
+}
+
+function remove(entry) {
+  outbox.drop((e) => e === entry);
   by("text").focus();
   later();
 }

@@ -7,7 +7,7 @@ import {getLanguage, has, t} from "./texts.js";
 export class View {
   #shown = new Map();  // key → {element, mark}
 
-  // acts: answer(item, value, label), edit(entry)
+  // acts: answer(item, value, label), edit(entry), remove(entry)
   constructor(acts) { this.acts = acts; }
 
   // The page's own words, after a change of the language too.
@@ -103,8 +103,9 @@ export class View {
     const state = refused ? reason(entry) : t(entry.state === "acked" ? "queued" : live ? "on_its_way" : "held");
     element.append(make("small", refused ? {role: "alert"} : {}, state));
     if (refused) {
-      const button = make("button", {type: "button"}, t("take_back"));
-      button.addEventListener("click", () => this.acts.edit(entry));
+      const words = (entry.frame.content ?? entry.frame.value) === entry.text;
+      const button = make("button", {type: "button"}, t(words ? "edit" : "remove"));
+      button.addEventListener("click", () => (words ? this.acts.edit : this.acts.remove)(entry));
       element.append(button);
     }
     return element;
