@@ -286,9 +286,8 @@ class Attempts:
             )
 
     def _error(self, kind: type[EffectFailed], error: dict[str, Any] | None) -> EffectFailed:
-        error = error or {}
-        detail = str(error.get("detail", "no detail was recorded"))
-        return kind(self.call.name, self.call.request_id, error.get("status"), detail)
+        said = {"detail": "no detail was recorded", **(error or {})}
+        return kind(self.call.name, self.call.request_id, said.get("status"), str(said["detail"]))
 
     def _in_doubt(self, reason: str) -> InDoubt:
         metrics.effect(self.spec.policy, "in_doubt")

@@ -1,8 +1,8 @@
 """Messages of a chat as plain data: one form for events, snapshots and pages.
 
 ``{message_id, role: user|assistant|tool|system, text, content?, tool_calls?: [{id, name, args}],
-tool_call_id?, name?}``; ``{"removed": id}`` for one that takes another away. Here from what a
-checkpoint gives, which is plain data or the object itself; :mod:`graphs.chats` knows objects.
+tool_call_id?, name?}``; ``{"removed": id}`` for one that takes another away. A message is the
+object itself, what a node has written for it, or plain data as a checkpoint gives it back.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,6 +21,7 @@ _ROLES = {
     "developer": "system",
     "function": "tool",
 }
+_KNOWN = frozenset({"user", *_ROLES.values()})
 
 
 def message_data(value: Any) -> dict[str, Any] | None:
@@ -32,12 +33,10 @@ def message_data(value: Any) -> dict[str, Any] | None:
         found = {"type": found[0], "content": found[1]}
     if not isinstance(found, Mapping):
         return None
-    kind = str(found.get("type") or found.get("role") or "")
-    if kind == "remove":
+    if found.get("type") == "remove":
         return {"removed": found.get("id")}
-    kind = kind.removesuffix("MessageChunk").lower()
-    role = _ROLES.get(kind, kind)
-    if role not in _ROLES.values() and role != "user":
+    role = _role(found)
+    if role is None:
         return None
     content = found.get("content")
     made = {"message_id": found.get("id"), "role": role, "text": text_of(content)}
@@ -45,7 +44,17 @@ def message_data(value: Any) -> dict[str, Any] | None:
         made["content"] = content
     if calls := [_call(call) for call in found.get("tool_calls") or ()]:
         made["tool_calls"] = calls
-    return made | {n: found[n] for n in ("tool_call_id", "name") if found.get(n) is not None}
+    return made | {n: found[n] for n in ("tool_call_id", "name") if found.get(n)}
+
+
+def _role(found: Mapping[str, Any]) -> str | None:
+    """user, assistant, tool or system; a ChatMessage's own word; None: it is no message."""
+    kind = str(found.get("type") or found.get("role") or "").removesuffix("MessageChunk").lower()
+    if kind == "chat":
+        said = str(found.get("role") or "")
+        return _ROLES.get(said, said) or None
+    role = _ROLES.get(kind, kind)
+    return role if role in _KNOWN else None
 
 
 def folded(messages: Iterable[dict[str, Any]], more: Iterable[Any]) -> list[dict[str, Any]]:

@@ -96,9 +96,7 @@ class RegisteredGraph:
         """What clients see of a run: ``full``, with texts and values, or ``steps``.
 
         Full by default where the graph keeps messages."""
-        if self.declared_events is not None:
-            return self.declared_events
-        return "full" if self.messages else "steps"
+        return self.declared_events or ("full" if self.messages else "steps")
 
     @cached_property
     def messages(self) -> str | None:

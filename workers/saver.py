@@ -72,17 +72,8 @@ class FleetSaver(PostgresSaver):
         conf = config["configurable"]
         ns: str = conf["checkpoint_ns"]
         parent: str | None = conf.get("checkpoint_id")
-        stored = dict(checkpoint)
-        values: dict[str, Any] = {}
-        large: dict[str, Any] = {}
-        for channel, value in checkpoint["channel_values"].items():
-            if isinstance(value, _DeltaSnapshot):
-                large[channel], values[channel] = value, True
-            elif inline(value):
-                values[channel] = value
-            else:
-                large[channel] = value
-        stored["channel_values"] = values
+        values, large = _parted(checkpoint["channel_values"])
+        stored = {**checkpoint, "channel_values": values}
         new = {c: self._dump(c, large[c]) for c in new_versions if c in large}
         meta = dict(get_serializable_checkpoint_metadata(config, metadata))
         if self._halted():
@@ -294,3 +285,17 @@ class FleetSaver(PostgresSaver):
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         return self.get_delta_channel_history(config=config, channels=channels)
+
+
+def _parted(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(values that the checkpoint's row holds, values with a blob of their own)."""
+    values: dict[str, Any] = {}
+    large: dict[str, Any] = {}
+    for channel, value in given.items():
+        if isinstance(value, _DeltaSnapshot):
+            large[channel], values[channel] = value, True
+        elif inline(value):
+            values[channel] = value
+        else:
+            large[channel] = value
+    return values, large

@@ -11,7 +11,7 @@ from typing import Any
 
 from langchain_core.messages import BaseMessage, RemoveMessage
 
-from graphs.chats import message_data
+from graphs.chat_messages import message_data
 from workers.events import Events, Place
 
 
@@ -43,7 +43,7 @@ class Transcript:
             if told is None and known is not None and (known is message or known == message):
                 return
             data = message_data(message)
-            if told == data:
+            if data is None or told == data:
                 return
             self._known[message.id] = (message, data)
         self._events.message(place, data | more)

@@ -251,12 +251,8 @@ class Turn:
         self.outcome = give_up(outcome, self.claimed.failing_for, settings.give_up_after)
         delay = self.outcome.delay
         if delay is None and self.outcome.kind is Kind.RETRY:
-            delay = backoff(
-                max(self.claimed.failures, self.claimed.crashes - 1),
-                settings.backoff_base,
-                settings.backoff_max,
-                self.slot.rng,
-            )
+            tries = max(self.claimed.failures, self.claimed.crashes - 1)
+            delay = backoff(tries, settings.backoff_base, settings.backoff_max, self.slot.rng)
         return end(self.outcome, self.claimed.seq, delay or 0.0)
 
     # Looking things up

@@ -96,9 +96,7 @@ class Hub:
         Raises UnknownThread, and FleetUnavailable where Postgres is away at its beginning;
         later outages are waited out. Whether the caller may see the thread is for it to know.
         """
-        topic = self._topics.get(thread_id)
-        if topic is None:
-            topic = self._topics[thread_id] = Topic(thread_id, self._log, self._snapshots)
+        topic = self._topic(thread_id)
         watcher = Watcher(queue)
         topic.watchers.add(watcher)
         if self._closed:
@@ -117,6 +115,13 @@ class Hub:
                 topic.close()
                 if self._channels is not None:
                     self._channels.remove(thread_id)
+
+    def _topic(self, thread_id: str) -> Topic:
+        """That of the thread, which is watched from now on."""
+        found = self._topics.get(thread_id)
+        if found is None:
+            found = self._topics[thread_id] = Topic(thread_id, self._log, self._snapshots)
+        return found
 
     async def _joined(
         self, topic: Topic, watcher: Watcher, after: EventId | None, *, wait: bool, new: bool

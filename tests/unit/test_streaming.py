@@ -7,7 +7,9 @@ from typing import Annotated, Any
 import pytest
 from langchain_core.messages import (
     AIMessage,
+    AIMessageChunk,
     ChatMessage,
+    FunctionMessage,
     HumanMessage,
     SystemMessage,
     ToolMessage,
@@ -18,7 +20,9 @@ from langgraph.graph.message import _messages_delta_reducer, add_messages
 from langgraph.pregel import _loop
 from typing_extensions import TypedDict
 
-from graphs.chats import message_data, messages_channel, text_of
+from graphs.chat_messages import message_data
+from graphs.chats import messages_channel, text_of
+from graphs.stored import SERDE
 from workers import streaming
 from workers.events import Place
 
@@ -97,6 +101,7 @@ def test_messages_are_told_in_plain_words() -> None:
     said = AIMessage([{"type": "text", "text": "Well"}, {"type": "image", "url": "x"}], id="m")
     said.tool_calls = [call]  # type: ignore[list-item]
     told = message_data(said)
+    assert told is not None
     assert (told["role"], told["text"], told["tool_calls"]) == ("assistant", "Well", [call])
     assert told["content"][1]["type"] == "image"
     tool = message_data(ToolMessage("ok", tool_call_id="c1", name="book", id="t"))
@@ -107,8 +112,23 @@ def test_messages_are_told_in_plain_words() -> None:
         "tool_call_id": "c1",
         "name": "book",
     }
-    others = [HumanMessage("x"), SystemMessage("x"), ChatMessage("x", role="critic")]
-    assert [message_data(m)["role"] for m in others] == ["user", "system", "critic"]
+
+
+@pytest.mark.parametrize(
+    ("message", "role"),
+    [
+        (HumanMessage("x", id="m"), "user"),
+        (SystemMessage("x", id="m"), "system"),
+        (AIMessageChunk("x", id="m", name="bob"), "assistant"),
+        (ChatMessage("x", id="m", role="critic"), "critic"),
+        (FunctionMessage("x", id="m", name="book"), "tool"),
+    ],
+)
+def test_a_message_reads_the_same_live_and_in_a_snapshot(message: Any, role: str) -> None:
+    """An event has the object, a snapshot what a checkpoint gives back of it."""
+    told = message_data(message)
+    assert told is not None and told["role"] == role
+    assert told == message_data(SERDE.loads_typed(SERDE.dumps_typed(message)))
 
 
 def test_text_is_made_harmless() -> None:
