@@ -1,0 +1,64 @@
+"""A proxy that cuts whatever stays silent: no byte from the server for `patience` seconds."""
+
+import contextlib
+import socket
+import threading
+from types import TracebackType
+from typing import Self
+
+
+class IdleProxy:
+    """In front of a port of 127.0.0.1, inside of the `with`."""
+
+    def __init__(self, port: int, patience: float) -> None:
+        self._upstream = port
+        self._patience = patience
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._socket.getsockname()[1])
+        #: Connections that it has cut.
+        self.cut = 0
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):  # closed: the end
+            while True:
+                client, _ = self._socket.accept()
+                server = socket.create_connection(("127.0.0.1", self._upstream))
+                threading.Thread(target=self._down, args=(server, client), daemon=True).start()
+                threading.Thread(target=_pump, args=(client, server), daemon=True).start()
+
+    def _down(self, server: socket.socket, client: socket.socket) -> None:
+        server.settimeout(self._patience)
+        try:
+            _pump(server, client)
+        except TimeoutError:
+            self.cut += 1
+            for end in server, client:
+                with contextlib.suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+
+def _pump(source: socket.socket, target: socket.socket) -> None:
+    """Until one of them has ended. Raises TimeoutError."""
+    try:
+        while data := source.recv(65536):
+            target.sendall(data)
+    except TimeoutError:
+        raise
+    except OSError:
+        pass
+    with contextlib.suppress(OSError):
+        target.shutdown(socket.SHUT_WR)
