@@ -25,14 +25,19 @@ class Window:
 
     def open(self, url: str, graph: str | None = None, *, live: bool = True) -> "Tab":
         """A tab on the chat page of the gateway at `url`."""
-        page = self.context.new_page()
-        page.on("console", self._heard)
-        page.on("pageerror", lambda error: self.said.append(str(error)))
+        page = self.page()
         tab = Tab(page, self._artifacts)
         page.goto(f"{url}/chat" + (f"?graph={graph}" if graph else ""))
         if live:
             tab.is_live()
         return tab
+
+    def page(self) -> Page:
+        """A tab without anything on it."""
+        page = self.context.new_page()
+        page.on("console", self._heard)
+        page.on("pageerror", lambda error: self.said.append(str(error)))
+        return page
 
     def close(self) -> None:
         self.context.close()

@@ -1,41 +1,22 @@
-"""The page behind a link in a real browser, where there is one."""
+"""The page behind a one-time link."""
 
-import shutil
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import sync_playwright
 
 from producers import Fleet
+from tests.browser.tabs import Window
 from tests.gateway import test_links
 from tests.gateway.serving import Gateway
 from tests.harness import Database
 
 link = test_links.link
-_CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-_QUIET = (
-    "--no-sandbox",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-)
-
-pytestmark = pytest.mark.skipif(_CHROMIUM is None, reason="no chromium is installed")
 
 
 @pytest.fixture
-def tab() -> Iterator[Any]:
+def tab(window: Window) -> Any:
     """A tab of a page that breaks no policy of its own."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=_CHROMIUM, args=[*_QUIET])
-        page = browser.new_page()
-        page.set_default_timeout(20_000)
-        said: list[str] = []
-        page.on("console", lambda message: said.append(message.text))
-        yield page
-        assert [text for text in said if "Failed to load resource" not in text] == []
-        browser.close()
+    return window.page()
 
 
 def test_a_person_answers_by_the_link(
