@@ -261,6 +261,30 @@ def test_what_was_not_acknowledged_is_sent_after_a_reload_too(
     assert len(messages(database)) == 2
 
 
+def test_an_acknowledgement_that_is_lost(
+    window: Window, network: Proxy, worker: Worker, database: Database
+) -> None:
+    """What was accepted is said again after the reconnect, and counts once."""
+    window.context.add_init_script(
+        """globalThis.WebSocket = class extends WebSocket {
+            set onmessage(act) {
+                super.onmessage = act && ((event) => globalThis.deaf || act(event));
+            }
+        };"""
+    )
+    tab = window.open(network.url, "paged")
+    tab.page.evaluate("globalThis.deaf = true")
+    tab.say("hello")
+    eventually(lambda: messages(database) == [("start", "done")], 60)
+    tab.is_told("sending…")
+    tab.page.evaluate("globalThis.deaf = false")
+    network.cut()
+    tab.is_told("Heard: hello")
+    tab.rests()
+    assert tab.said() == ["hello", "Heard: hello"]
+    assert messages(database) == [("start", "done")]
+
+
 def test_backoff_grows_and_starts_small_again(window: Window, gateways: Gateways) -> None:
     """Tries are further and further apart, by chance at different times, half a minute at most."""
     tab = window.open(gateways.url, "paged")
