@@ -29,7 +29,7 @@ SETTINGS = {"backoff_base": 0.1, "sweep_interval": 0.25, "election_interval": 0.
 #: Pages, and what each is told in a turn: so many words, so many in a second.
 _PAGES, _WORDS, _RATE = 4, 30, 40
 #: Seconds: without a word of any page it stands still; after a word until the kill, at most.
-_STILL_AFTER, _LATEST = 20.0, 0.4
+_STILL_AFTER, _LATEST = 60.0, 0.4
 
 
 class Targets:
