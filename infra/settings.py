@@ -21,6 +21,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 from redis import ConnectionPool
 
+from infra import failpoints
 from infra.datadir import default_data_dir
 from infra.errors import SettingsError
 from infra.live_settings import Count, LiveSettings, Seconds
@@ -124,6 +125,13 @@ class Settings(LiveSettings, BaseSettings):
             raise ValueError(
                 "it is no redis://:password@host:6379/0, or has an option that is not known"
             ) from None
+        return value
+
+    @field_validator("failpoints")
+    @classmethod
+    def _failpoints_readable(cls, value: str) -> str:
+        # Whoever is started with it says so at once, not where the first one is met.
+        failpoints.parse(value)
         return value
 
     @field_validator("shop_url")

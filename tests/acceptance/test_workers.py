@@ -212,6 +212,7 @@ def refusal(folder: Path, *args: str, path: Path | None = None, **settings: Any)
         ({"redis_url": None}, "No address of the broker.*fleet up"),
         ({"redelivery": "1"}, "FLEET_REDELIVERY .*Did you mean FLEET_REDELIVERY_AFTER"),
         ({"queue": "my queue"}, "FLEET_QUEUE has a value 'my queue'.*Correct FLEET_QUEUE"),
+        ({"failpoints": "a.b=kill,c.d=kill"}, "FLEET_FAILPOINTS has the entry .*cannot be read"),
         ({"graphs_file": "mine.json"}, "mine.json does not exist.*FLEET_GRAPHS_FILE"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
