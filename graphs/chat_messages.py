@@ -21,6 +21,7 @@ _ROLES = {
     "developer": "system",
     "function": "tool",
 }
+_MESSAGES = "messages"
 _KNOWN = frozenset({"user", *_ROLES.values()})
 
 
@@ -55,6 +56,21 @@ def _role(found: Mapping[str, Any]) -> str | None:
         return _ROLES.get(said, said) or None
     role = _ROLES.get(kind, kind)
     return role if role in _KNOWN else None
+
+
+def conversation(values: Mapping[str, Any]) -> str:
+    """The channel of a state that holds the messages; "" where none does. Which it is the graph
+    knows, which is not here."""
+    if _MESSAGES in values:
+        return _MESSAGES if _are_messages(values[_MESSAGES]) else ""
+    return next((n for n, v in values.items() if v and _are_messages(v)), _MESSAGES)
+
+
+def _are_messages(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(one, Mapping) and "content" in one and message_data(one) is not None
+        for one in value
+    )
 
 
 def folded(messages: Iterable[dict[str, Any]], more: Iterable[Any]) -> list[dict[str, Any]]:

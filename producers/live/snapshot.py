@@ -12,7 +12,7 @@ from typing import Any, Literal
 import psycopg
 from langgraph.checkpoint.postgres import PostgresSaver
 
-from graphs.chat_messages import folded, message_data, unanswered
+from graphs.chat_messages import conversation, folded, message_data, unanswered
 from graphs.stored import SERDE
 from infra.sql import query
 
@@ -28,7 +28,6 @@ from .merge import merge
 from .streams import BrokerAway
 
 Reason = Literal["first", "gone", "retracted", "lagging"]
-MESSAGES = "messages"
 #: Seconds within which what Postgres has comes by the stream too.
 ON_ITS_WAY = 0.5
 _OVER = frozenset({"done", "failed", "cancelled"})
@@ -165,7 +164,7 @@ class Snapshots:
         if found is None:
             return [], {}
         values, _ = Values(saver, thread.graph, self._graphs).read(found)
-        channel = _messages_channel(values)
+        channel = conversation(values)
         more = [
             data
             for _, name, written in found.pending_writes or ()
@@ -175,21 +174,6 @@ class Snapshots:
         ]
         kept = values.pop(channel, [])
         return folded(filter(None, map(message_data, kept)), more), values
-
-
-def _messages_channel(values: Mapping[str, Any]) -> str:
-    """The one that holds the conversation. Which it is the graph knows, which is not here."""
-    if MESSAGES not in values or _are_messages(values[MESSAGES]):
-        others = (n for n, v in values.items() if n != MESSAGES and v and _are_messages(v))
-        return MESSAGES if MESSAGES in values else next(others, MESSAGES)
-    return ""
-
-
-def _are_messages(value: Any) -> bool:
-    return isinstance(value, list) and all(
-        isinstance(one, Mapping) and "content" in one and message_data(one) is not None
-        for one in value
-    )
 
 
 def _listed(value: Any) -> list[Any]:

@@ -5,13 +5,11 @@ from typing import Any
 
 import psycopg
 
-from graphs.chat_messages import message_data
+from graphs.chat_messages import conversation, message_data
 
 from ..errors import ProducerError
 from ..status import ThreadStatus
 from .state import state_of
-
-_CHANNEL = "messages"
 
 
 class UnknownMessage(ProducerError):
@@ -33,7 +31,8 @@ def page(
     conn: psycopg.Connection[Any], status: ThreadStatus, before: str | None, limit: int
 ) -> Page:
     """The newest so many of the messages before this one. Raises UnknownMessage."""
-    kept = state_of(conn, status)["state"].get(_CHANNEL)
+    state = state_of(conn, status)["state"]
+    kept = state.get(conversation(state))
     found = [m for one in (kept if isinstance(kept, list) else []) if (m := message_data(one))]
     end = len(found)
     if before is not None:

@@ -20,7 +20,7 @@ from langgraph.graph.message import _messages_delta_reducer, add_messages
 from langgraph.pregel import _loop
 from typing_extensions import TypedDict
 
-from graphs.chat_messages import message_data
+from graphs.chat_messages import conversation, message_data
 from graphs.chats import messages_channel, text_of
 from graphs.stored import SERDE
 from workers import streaming
@@ -135,3 +135,17 @@ def test_text_is_made_harmless() -> None:
     """What JSON and Postgres can't hold is replaced."""
     assert text_of("a\x00b") == "a\ufffdb"
     assert text_of(["a", {"type": "text", "text": "b"}, {"type": "image"}]) == "ab"
+
+
+@pytest.mark.parametrize(
+    ("values", "channel"),
+    [
+        ({"messages": [{"type": "human", "content": "x"}], "n": 1}, "messages"),
+        ({"talk": [{"type": "chat", "role": "critic", "content": "x"}], "n": [1]}, "talk"),
+        ({"messages": [1, 2]}, ""),
+        ({"n": [], "messages": []}, "messages"),
+    ],
+)
+def test_a_conversation_is_known_by_what_it_holds(values: dict[str, Any], channel: str) -> None:
+    """Snapshots and pages of a chat have the state alone, whatever its graph calls it."""
+    assert conversation(values) == channel
