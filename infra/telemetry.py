@@ -114,7 +114,7 @@ def _formatter(as_text: bool, colors: bool, rule: Rule) -> ProcessorFormatter:
     else:
         renderer = structlog.processors.JSONRenderer(serializer=_json)
     return ProcessorFormatter(
-        foreign_pre_chain=[*_SHARED, structlog.stdlib.ExtraAdder(), _without_celerys_data],
+        foreign_pre_chain=[*_SHARED, structlog.stdlib.ExtraAdder(), _without_doubles],
         processors=[
             ProcessorFormatter.remove_processors_meta,
             structlog.processors.format_exc_info,
@@ -125,9 +125,10 @@ def _formatter(as_text: bool, colors: bool, rule: Rule) -> ProcessorFormatter:
     )
 
 
-def _without_celerys_data(_: Any, __: str, event: EventDict) -> EventDict:
-    """Celery adds a task's arguments to its own lines."""
+def _without_doubles(_: Any, __: str, event: EventDict) -> EventDict:
+    """Celery adds a task's arguments to its own lines, uvicorn the line again in colours."""
     event.pop("data", None)
+    event.pop("color_message", None)
     return event
 
 

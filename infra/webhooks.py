@@ -119,8 +119,9 @@ def _resolved(host: str, port: int, private: bool) -> list[tuple[str, int]]:
     if not private:
         for text in addresses:
             if not is_public(ipaddress.ip_address(text)):
+                is_one = "is" if host == text else f"is {text},"
                 raise TargetRefused(
-                    f"{host} is {text}, an address of a private network; set "
+                    f"{host} {is_one} an address of a private network; set "
                     "FLEET_NOTIFY_PRIVATE=true if it is meant"
                 )
     return [(text, port) for text in addresses]

@@ -12,6 +12,7 @@ _MONTHS = (
     *("Jul", "Aug", "Sep", "Oct", "Nov", "Dec"),
 )
 _EQUIPMENT = {"projector": "投影", "whiteboard": "白板", "video": "视频会议", "tv": "电视"}
+_ABBREVIATIONS = {"tv": "TV"}
 
 _TEXTS: dict[str, dict[Language, str]] = {
     "hello": {"zh": "您好！我来帮您订会议室。", "en": "Hello! I can book a meeting room for you."},
@@ -110,7 +111,8 @@ def when(slot: Slot, language: Language, now: datetime) -> str:
 
 def equipped(equipment: Iterable[str], language: Language) -> str:
     """Equipment in the user's language."""
-    return listed((_EQUIPMENT.get(e, e) if language == "zh" else e for e in equipment), language)
+    names = _EQUIPMENT if language == "zh" else _ABBREVIATIONS
+    return listed((names.get(e, e) for e in equipment), language)
 
 
 def with_equipment(equipment: list[str], language: Language) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..wording import words_of
 from .options import Json, Thread
 from .output import cell, plain, print_facts
 
@@ -90,7 +91,7 @@ def _print_snapshot(found: "Snapshot") -> None:
         }
     )
     for question in thread.questions:
-        print_facts({"question": question.question_id, "asks": question.payload})
+        print_facts({"question": question.question_id, "asks": words_of(question.payload, 2000)})
     if hidden := len(found.messages) - _NEWEST:
         typer.echo(f"({hidden} earlier messages)") if hidden > 0 else None
     for message in found.messages[-_NEWEST:]:
@@ -98,7 +99,7 @@ def _print_snapshot(found: "Snapshot") -> None:
     for begun in found.partial:
         typer.echo(f"assistant: {cell(begun['text'], _LONGEST)}...")
     for tool in found.running_tools:
-        print_facts({"runs": f"{tool['name']} {json.dumps(tool['args'], default=plain)}"})
+        print_facts({"runs": f"{tool['name']} {cell(tool['args'], _LONGEST)}"})
 
 
 def _time(at: str) -> str:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..wording import words_of
 from .failures import note
 from .options import Json, Tenant, Thread
 from .output import print_facts, print_json, print_table
@@ -103,23 +104,13 @@ def _refuse_unknown(graph: str, known: list[str]) -> None:
         raise unknown_graph(graph, known)
 
 
-def _asks(question: dict[str, Any]) -> Any:
-    """What an approval describes in words; else the payload as it is."""
-    payload = question["payload"]
-    if question["kind"] != "approve" or not isinstance(payload, dict):
-        return payload
-    requests = payload["action_requests"]
-    said = [str(r["description"]) for r in requests if r.get("description")]
-    return "; ".join(said) if len(said) == len(requests) else payload
-
-
 def _next_steps(found: dict[str, Any]) -> list[str]:
     """What the thread waits for, as commands."""
     thread, questions = found["thread_id"], found["questions"]
     steps = []
     for question in questions:
         which = f" --question {question['question_id']}" if len(questions) > 1 else ""
-        how = _WAYS.get(question["kind"], "--value JSON")
+        how = _WAYS.get(question["kind"]) or _value(question)
         steps.append(f"answer it: fleet answer {thread}{which} {how}")
     if found["status"] == "in_doubt":
         steps += [
@@ -133,6 +124,13 @@ def _next_steps(found: dict[str, Any]) -> list[str]:
     return steps
 
 
+def _value(question: dict[str, Any]) -> str:
+    """Words, for a question that says that it takes them: text as JSON has its own quotes."""
+    payload = question.get("payload")
+    words = isinstance(payload, dict) and payload.get("text") is True
+    return """--value '"in your words"'""" if words else "--value JSON"
+
+
 def print_thread(found: dict[str, Any], *, every: bool = False) -> None:
     """For people; every: rows of earlier generations too."""
     facts = ("thread_id", "status", "generation", "epoch", "owner", "last_error", "updated_at")
@@ -142,7 +140,7 @@ def print_thread(found: dict[str, Any], *, every: bool = False) -> None:
             {
                 "question": question["question_id"],
                 "kind": question["kind"],
-                "asks": _asks(question),
+                "asks": words_of(question["payload"], 2000),
                 "takes": question["response_schema"],
                 "expires_at": question["expires_at"],
             }

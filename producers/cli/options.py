@@ -41,4 +41,6 @@ def read_json(text: str, option: str) -> Any:
         reason = "it is nested too deeply"
     except ValueError as exc:
         reason = f"it is not JSON: {exc}"
+        if not source.lstrip().startswith(("{", "[", '"')):
+            reason += '; JSON text stands in double quotes: "yes"'
     raise typer.BadParameter(f"{reason}.", param_hint=option)

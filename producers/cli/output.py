@@ -41,7 +41,7 @@ def cell(value: Any, longest: int = 120) -> str:
         return ""
     if isinstance(value, datetime):
         return value.astimezone().isoformat(sep=" ", timespec="seconds")
-    text = value if isinstance(value, str) else json.dumps(value, default=plain)
+    text = value if isinstance(value, str) else json.dumps(value, default=plain, ensure_ascii=False)
     return shown(text, longest)
 
 

@@ -127,7 +127,7 @@ def _show(addresses: "Addresses", as_json: bool) -> None:
         "broker": addresses.broker,
         "shop": addresses.shop,
         "gateway": addresses.gateway,
-        "chat": addresses.gateway and f"{addresses.gateway}/chat",
+        "chat": _chat(addresses),
         "Flower": _flower(addresses),
         "passwords": f"in the URLs of {_near(addresses.stack_file)}",
         "logs": ", ".join(_near(path) for path in addresses.logs.values()),
@@ -144,6 +144,12 @@ def _show(addresses: "Addresses", as_json: bool) -> None:
         typer.echo(f"  {line}")
     typer.echo("\nCtrl-C stops all of it, and nothing is lost.")
     sys.stdout.flush()
+
+
+def _chat(addresses: "Addresses") -> str:
+    """The page's own graph has to be served for it."""
+    there = addresses.gateway and "booking" in addresses.graphs
+    return f"{addresses.gateway}/chat" if there else ""
 
 
 def _flower(addresses: "Addresses") -> str:

@@ -41,6 +41,7 @@ class Connection:
         self._principal: Principal = opened.principal
         self._token = opened.token
         self._frames = Frames()
+        self._welcomed = asyncio.Event()
         self._acts = Acts(state.fleets, state.database, opened.session)
 
     async def run(self) -> None:
@@ -68,6 +69,7 @@ class Connection:
         after = self._opened.after
         head = await self._head(after or FIRST)
         await self._line.send(self._welcome(head))
+        self._welcomed.set()
         # Nothing was said yet, so there is nothing to rebuild.
         new = after is None and session.thread_status is None
         missed: list[Event] | None = None
@@ -142,6 +144,8 @@ class Connection:
     # In
 
     async def _hear(self) -> None:
+        # What came with the init is judged by what the page had been shown, known only by then.
+        await self._welcomed.wait()
         while True:
             text = await self._line.receive()
             try:

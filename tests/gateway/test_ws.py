@@ -1,5 +1,6 @@
 """Chat pages over real WebSockets: what they are told, and that no disconnect loses anything."""
 
+import asyncio
 import json
 import random
 import time
@@ -15,6 +16,7 @@ from infra.settings import get_settings
 from producers import Fleet
 from producers.gateway import ws_connection, ws_line, ws_opening
 from producers.gateway.ws_messages import MAX_FRAME
+from producers.live.ids import EventId
 from tests.gateway.pages import Page
 from tests.gateway.serving import Gateway, token
 from tests.harness import ROOT, Broker, Database, eventually
@@ -241,6 +243,26 @@ def test_a_message_answers_the_one_question_that_takes_text(page: Page, work: Wo
         assert ack["duplicate"] is duplicate
     work(page)
     assert page.until("complete")["message"] == "Ada"
+
+
+def test_what_is_said_together_with_the_init_comes_after_it(
+    gateway: Gateway, page: Page, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page that comes back with an answer in hand need not wait for its welcome."""
+    head = ws_connection.Connection._head
+
+    async def late(self: ws_connection.Connection, seen: EventId) -> EventId | None:
+        await asyncio.sleep(0.5)
+        return await head(self, seen)
+
+    monkeypatch.setattr(ws_connection.Connection, "_head", late)
+    page.say("ask What is your name?")
+    work(page)
+    page.until("interrupt")
+    with page.again(gateway) as back:
+        back.send("message", content="Ada", message_id="m2")
+        assert back.next()["type"] == "welcome"
+        assert back.until("ack", "error").get("as") == "answer"
 
 
 def test_other_questions_are_answered_by_their_id(gateway: Gateway, page: Page, work: Work) -> None:

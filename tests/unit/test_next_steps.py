@@ -8,6 +8,7 @@ from producers.cli.look import _next_steps
 
 Q1 = {"question_id": "q1", "kind": "approve"}
 Q2 = {"question_id": "q2", "kind": "value"}
+TALK = {"question_id": "q4", "kind": "clarify", "payload": {"message": "When?", "text": True}}
 Q3 = {"question_id": "q3", "kind": "continue"}
 
 
@@ -22,6 +23,7 @@ def thread(**fields: Any) -> dict[str, Any]:
         (thread(status="done"), []),
         (thread(questions=[Q1]), ["fleet answer refund:A1 --approve (or --reject)"]),
         (thread(questions=[Q2]), ["fleet answer refund:A1 --value JSON"]),
+        (thread(questions=[TALK]), ["fleet answer refund:A1 --value '\"in your words\"'"]),
         (thread(questions=[Q3]), ["fleet answer refund:A1 --approve"]),
         (
             thread(questions=[Q1, Q2]),
