@@ -112,18 +112,21 @@ def book_room(
 
 
 def _rows(name: str, args: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A named query's rows. Raises Transient where Postgres does not answer."""
+    """A named query's rows; one that writes is called by an effect only.
+
+    Raises Transient where Postgres does not answer.
+    """
     with _lock:
         try:
             conn, fresh = _kept()
             try:
-                return conn.execute(query(name), args).fetchall()
+                return conn.execute(query(name), args).fetchall()  # fleet: reads
             except psycopg.OperationalError:
                 # A session that was kept may have died since; no query here is harmed by
                 # being sent again.
                 if fresh or not conn.broken:
                     raise
-                return _kept()[0].execute(query(name), args).fetchall()
+                return _kept()[0].execute(query(name), args).fetchall()  # fleet: reads
         except (psycopg.OperationalError, PostgresUnavailable) as exc:
             raise Transient(f"the rooms' database does not answer: {exc}") from exc
 
@@ -137,6 +140,6 @@ def _kept() -> tuple[psycopg.Connection[Any], bool]:
     conn: psycopg.Connection[Any] = connect(whose[1], "fleet-booking", row_factory=dict_row)
     # An effect's call has to be over by its timeout.
     limit = {"name": "statement_timeout", "value": f"{TIMEOUT * 800:.0f}"}
-    conn.execute(query("set_for_session"), limit)
+    conn.execute(query("set_for_session"), limit)  # fleet: reads
     _session = (whose, conn)
     return conn, True

@@ -138,9 +138,18 @@ def by_urllib(state: State) -> dict[str, Any]:
     return {}
 
 
+NAMED = "SELECT 1"
+
+
 def by_sql(state: State) -> dict[str, Any]:
     with psycopg.connect("") as conn, conn.cursor() as cursor:
         cursor.execute("INSERT INTO paid VALUES (1)")
+    return {}
+
+
+def by_word(state: State) -> dict[str, Any]:
+    with psycopg.connect("") as conn:
+        conn.execute(NAMED)  # fleet: reads
     return {}
 
 
@@ -200,6 +209,7 @@ _PLAIN = (
     by_async_client,
     by_urllib,
     by_sql,
+    by_word,
     by_argument,
     by_mail,
     by_redis,

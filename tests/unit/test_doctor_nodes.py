@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from graphs.masked_state import masked
-from graphs.registry import RegisteredGraph
+from graphs.registry import RegisteredGraph, Registry
 from infra.masking import Rule
 from producers.doctor.nodes import Reading
 from tests.graphs import calling
+from tests.harness import ROOT
 
 
 def read(*names: str) -> Any:
@@ -65,6 +66,13 @@ def test_what_only_reads_or_is_protected_is_let_be(node: str) -> None:
     assert found.said.endswith("Read: tests/graphs/calling.py.")
 
 
+def test_a_line_that_says_it_reads_is_taken_at_its_word() -> None:
+    """Listed among what reads: nothing shows what a named statement does."""
+    found = read("by_word")
+    assert (found.level, found.data["calls"]) == ("ok", [])
+    assert [call["function"] for call in found.data["reads"]] == ["by_word"]
+
+
 def test_calls_that_only_read_are_listed_in_the_data() -> None:
     """For who wants to know what a node repeats."""
     reads = {call["call"] for call in read("reading").data["reads"]}
@@ -79,15 +87,20 @@ def test_a_call_whose_receiver_is_unknown_is_a_warning() -> None:
     assert [c["sure"] for c in found.data["calls"]] == [False]
 
 
-def test_the_shipped_graph_calls_nothing_beside_effects() -> None:
-    """And the shop's module was read for it."""
-    from graphs.refund import graph
-
+@pytest.mark.parametrize(
+    ("name", "modules"),
+    [
+        ("refund", {"graphs.refund", "graphs.shop"}),
+        ("booking", {"graphs.booking.graph", "graphs.booking.rooms"}),
+    ],
+)
+def test_shipped_graphs_call_nothing_beside_effects(name: str, modules: set[str]) -> None:
+    """And the modules that they lead to were read for it."""
     reading = Reading()
-    reading.read(RegisteredGraph("refund", graph, "fleet"))
+    reading.read(Registry.load(ROOT / "langgraph.json").get(name))
     found = reading.finding()
     assert (found.level, found.data["calls"]) == ("ok", [])
-    assert {"graphs.refund", "graphs.shop"} <= set(found.data["modules"])
+    assert modules <= set(found.data["modules"])
 
 
 def test_what_wraps_a_graph_is_none_of_the_users_modules() -> None:
