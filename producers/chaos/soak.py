@@ -41,7 +41,7 @@ class Wishes:
 
     seconds: float
     seed: int
-    kill_every: float = 0.5
+    kill_every: float = 0.35
     trouble_every: float = 3.0
     longest: float = 15.0
     stories: Sequence[Story] = STORIES
@@ -65,10 +65,9 @@ def soak(wishes: Wishes, say: Say, evidence: Path) -> Numbers:
         for target in ("refunds", "notifications"):
             arena.shop("POST", "/admin/faults", target=target, mode="slow", seconds=_SLOW)
         fire = _fire(arena, wishes)
-        say(f"Fire for {wishes.seconds:.0f} s; --seed {wishes.seed} repeats its plan.")
         load.begin()
         try:
-            burned = _burn(fire, load, wishes.seconds, say)
+            burned = _burn(fire, load, wishes, say)
             rested = _come_to_rest(arena, load, say)
         except Exception:
             _keep_logs(arena, evidence)
@@ -93,7 +92,7 @@ def _fire(arena: Arena, wishes: Wishes) -> Fire:
     )
 
 
-def _burn(fire: Fire, load: Load, seconds: float, say: Say) -> float:
+def _burn(fire: Fire, load: Load, wishes: Wishes, say: Say) -> float:
     """How many seconds it burned: fewer than were asked for after Ctrl-C."""
     begun = said = time.monotonic()
 
@@ -104,9 +103,10 @@ def _burn(fire: Fire, load: Load, seconds: float, say: Say) -> float:
             said = now
             say(f"{(now - begun) / 60:.0f} min: {fire.kills.total()} kills, {len(load.sent)} sent.")
         load.check()
-        return now - begun < seconds and not interrupted()
+        return now - begun < wishes.seconds and not interrupted()
 
     with noting_an_interrupt() as interrupted:
+        say(f"Fire for {wishes.seconds:.0f} s; --seed {wishes.seed} repeats its plan.")
         fire.rage(goes_on)
         if interrupted():
             say("Stopped early: what was done is judged. Ctrl-C again ends without that.")

@@ -81,7 +81,7 @@ FAULTS = {
         "has another payload now",
     ),
     "answer to a question that is closed": (
-        [("fleet.take_answer", "AND status = 'open' AND", "AND")],
+        [("fleet.take_answer", "      AND status = 'open'\n", "")],
         "was answered",
     ),
     "no fence": (
