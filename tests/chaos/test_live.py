@@ -10,7 +10,7 @@ from producers.bench import live
 from tests.chaos.test_numbers import Say, say
 
 __all__ = ["say"]
-KILLS = int(os.environ.get("LIVE_KILLS", "40"))
+KILLS = int(os.environ.get("LIVE_KILLS", "24"))
 
 
 @pytest.mark.timeout(120 + 10 * KILLS)
