@@ -56,16 +56,8 @@ class Looking:
         """
         graph = graph if graph is None else check_graph(graph)
         status = status if status is None else check_text_name(status, "status")
-        found = self._sessions.run(
-            lambda conn: queries.rows(
-                conn,
-                "threads",
-                status=status,
-                graph=graph,
-                tenant=self.tenant or tenant,
-                limit=limit,
-            ),
-            reads=True,
+        found = self._listed(
+            "threads", status=status, graph=graph, tenant=self.tenant or tenant, limit=limit
         )
         return [ThreadRow.model_validate(row) for row in found]
 
@@ -76,12 +68,7 @@ class Looking:
         """
         thread = make_thread_id(**self._names(thread_id))
         self._look("settled", thread)
-        return list(
-            self._sessions.run(
-                lambda conn: queries.rows(conn, "questions", thread_id=thread, status=status),
-                reads=True,
-            )
-        )
+        return self._listed("questions", thread_id=thread, status=status)
 
     def notifications(
         self, status: str | None = None, channel: str | None = None, limit: int = 100
@@ -90,16 +77,12 @@ class Looking:
         tenant, or of all without one. Raises InvalidKey for a name that can't be one."""
         status = status if status is None else check_text_name(status, "status")
         channel = channel if channel is None else check_text_name(channel, "channel")
-        found = self._sessions.run(
-            lambda conn: queries.rows(
-                conn,
-                "notifications",
-                status=status,
-                channel=channel,
-                tenant=self.tenant or None,
-                limit=limit,
-            ),
-            reads=True,
+        found = self._listed(
+            "notifications",
+            status=status,
+            channel=channel,
+            tenant=self.tenant or None,
+            limit=limit,
         )
         return [NotificationRow.model_validate(row) for row in found]
 
@@ -137,6 +120,9 @@ class Looking:
         if found is None:
             raise unknown_thread(thread)
         return found
+
+    def _listed(self, query: str, **args: Any) -> list[dict[str, Any]]:
+        return self._sessions.run(lambda conn: [*queries.rows(conn, query, **args)], reads=True)
 
 
 def _held_hint(thread: str) -> str:

@@ -5,12 +5,13 @@ run, without a snapshot of LangGraph's.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from langgraph.checkpoint.base import WRITES_IDX_MAP
 from langgraph.checkpoint.serde.base import SerializerProtocol
+from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.types import Interrupt
 
 from graphs.pending import pending_nodes
@@ -118,6 +119,20 @@ def inline(value: Any) -> bool:
     if type(value) is float:
         return math.isfinite(value)
     return type(value) is int and abs(value) <= _LARGEST_INLINE
+
+
+def parted(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """(values that the checkpoint's row holds, values with a blob of their own)."""
+    values: dict[str, Any] = {}
+    large: dict[str, Any] = {}
+    for channel, value in given.items():
+        if isinstance(value, _DeltaSnapshot):
+            large[channel], values[channel] = value, True
+        elif inline(value):
+            values[channel] = value
+        else:
+            large[channel] = value
+    return values, large
 
 
 def claimed_head(c: Claimed) -> Head | None:

@@ -21,7 +21,6 @@ from langgraph.checkpoint.base import (
 )
 from langgraph.checkpoint.postgres import PostgresSaver
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.types import _DeltaSnapshot
 from langgraph.runtime import RunControl
 from langgraph.types import PregelExecutableTask
 
@@ -30,7 +29,7 @@ from infra.failpoints import failpoint
 from workers import shutdown
 from workers.buffer import Typed, Write
 from workers.claim import Claim
-from workers.head import Head, claimed_head, inline
+from workers.head import Head, claimed_head, parted
 from workers.hearing import Hearing
 
 
@@ -72,7 +71,7 @@ class FleetSaver(PostgresSaver):
         conf = config["configurable"]
         ns: str = conf["checkpoint_ns"]
         parent: str | None = conf.get("checkpoint_id")
-        values, large = _parted(checkpoint["channel_values"])
+        values, large = parted(checkpoint["channel_values"])
         stored = {**checkpoint, "channel_values": values}
         new = {c: self._dump(c, large[c]) for c in new_versions if c in large}
         meta = dict(get_serializable_checkpoint_metadata(config, metadata))
@@ -285,17 +284,3 @@ class FleetSaver(PostgresSaver):
         self, *, config: RunnableConfig, channels: Sequence[str]
     ) -> Mapping[str, DeltaChannelHistory]:
         return self.get_delta_channel_history(config=config, channels=channels)
-
-
-def _parted(given: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(values that the checkpoint's row holds, values with a blob of their own)."""
-    values: dict[str, Any] = {}
-    large: dict[str, Any] = {}
-    for channel, value in given.items():
-        if isinstance(value, _DeltaSnapshot):
-            large[channel], values[channel] = value, True
-        elif inline(value):
-            values[channel] = value
-        else:
-            large[channel] = value
-    return values, large

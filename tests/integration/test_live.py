@@ -1,6 +1,5 @@
 """Watching a thread: `Hub.watch` against what was written, on real servers."""
 
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -8,25 +7,13 @@ import pytest
 import redis
 
 from infra.event_stream import database_of, stream
-from infra.settings import Settings, get_settings
+from infra.settings import Settings
 from producers import UnknownThread
 from producers.live import EventId, Lagging
 from tests.events_by_hand import Reader, Writer, hub_of, run, soon
 from tests.harness import Broker, Database
 
 THREAD = "chat:live"
-
-
-@pytest.fixture
-def writer(database: Database, broker: Broker) -> Iterator[Writer]:
-    writer = Writer(database, broker, THREAD)
-    yield writer
-    writer.close()
-
-
-@pytest.fixture
-def settings(settings_env: None) -> Settings:
-    return get_settings()
 
 
 def test_events_come_as_they_are_written(writer: Writer, settings: Settings) -> None:

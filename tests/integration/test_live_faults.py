@@ -3,13 +3,12 @@
 import asyncio
 import os
 import signal
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from infra.devservers import Stack
-from infra.settings import Settings, get_settings
+from infra.settings import Settings
 from producers.chaos.proxy import Proxy
 from producers.live import Event, EventId, Snapshot
 from tests.acceptance.servers import Servers
@@ -17,18 +16,6 @@ from tests.events_by_hand import Reader, Writer, hub_of, run, soon
 from tests.harness import Broker, Database
 
 THREAD = "chat:faults"
-
-
-@pytest.fixture
-def writer(database: Database, broker: Broker) -> Iterator[Writer]:
-    writer = Writer(database, broker, THREAD)
-    yield writer
-    writer.close()
-
-
-@pytest.fixture
-def settings(settings_env: None) -> Settings:
-    return get_settings()
 
 
 def reasons(reader: Reader) -> list[str]:

@@ -2,28 +2,14 @@
 
 import asyncio
 import random
-from collections.abc import Iterator
 
 import pytest
 
-from infra.settings import Settings, get_settings
+from infra.settings import Settings
 from producers.live import Event, EventId, Hub, Snapshot
 from tests.events_by_hand import Reader, Writer, hub_of, run, soon
-from tests.harness import Broker, Database
 
 THREAD = "chat:random"
-
-
-@pytest.fixture
-def writer(database: Database, broker: Broker) -> Iterator[Writer]:
-    writer = Writer(database, broker, THREAD)
-    yield writer
-    writer.close()
-
-
-@pytest.fixture
-def settings(settings_env: None) -> Settings:
-    return get_settings()
 
 
 class Story:
