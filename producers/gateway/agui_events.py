@@ -79,7 +79,10 @@ class Translator:
         """All there is, in place of what was told."""
         opened = self._opened(f"epoch-{found.head.epoch}")
         told = self._transcript.replace(
-            found.messages, found.partial, retracted=found.reason == "retracted"
+            found.messages,
+            found.partial,
+            chat=found.chat,
+            retracted=found.reason == "retracted",
         )
         for call in found.running_tools:
             told += self._transcript.call(call)
@@ -91,7 +94,8 @@ class Translator:
         if result is None:
             told += self._transcript.close()
         else:
-            told += [*self._transcript.put_right(result.messages), *self._state(result)]
+            told += [*self._transcript.put_right(result.messages, chat=result.chat)]
+            told += self._state(result)
         if end.kind == "interrupt":
             # What the next run is to start from is told before a run that asks ends.
             told += self._boundary(told)

@@ -110,16 +110,20 @@ class Transcript:
         found: Sequence[Mapping[str, Any]],
         partial: Iterable[Mapping[str, Any]],
         *,
+        chat: bool = False,
         retracted: bool = False,
     ) -> Events:
         """All of the thread's messages, in place of what was told; then what is under way.
 
+        chat: the thread keeps them, so that none means none; else those of the client stay.
         retracted: nothing that is open goes on.
         """
         texts = {str(p["message_id"]): clean(p.get("text")) for p in partial}
         void = [name for name in self._open if retracted or name not in texts]
         told = [e for name in void for e in self._close(name)]
-        messages = _by_id(found) or {m.id: m for m in self._ground if m.id not in texts}
+        messages = _by_id(found)
+        if not (found or chat):
+            messages = {m.id: m for m in self._ground if m.id not in texts}
         for name, message in self._pending.items():
             messages.setdefault(name, message)
         before, self._held = self._held, messages
@@ -133,13 +137,13 @@ class Transcript:
                 told += self.token({"message_id": name, "text": text})
         return told
 
-    def put_right(self, found: Sequence[Mapping[str, Any]]) -> Events:
-        """At the end: the thread's messages, where the client holds others."""
+    def put_right(self, found: Sequence[Mapping[str, Any]], *, chat: bool = False) -> Events:
+        """At the end: the thread's messages, where the client holds others; chat: as before."""
         told = self.close()
         self._pending.clear()
         before = self._held
         # Where a graph keeps none, what was said to its end stays.
-        messages = self._held = _by_id(found) or before or {}
+        messages = self._held = _by_id(found) if found or chat else before or {}
         unlike = not same(messages.values(), (before or {}).values())
         return [*told, *self._all()] if told or unlike else []
 

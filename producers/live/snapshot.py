@@ -40,7 +40,8 @@ class Snapshot:
     reason: "first" as none was given to go on from, "gone" where that is not known any more,
     "retracted" where what was seen has been undone, "lagging" after a reader was too slow.
     thread: with its open questions and the mail that is not done, without effects.
-    messages: as the data of `message` events; values: the other channels of the newest
+    messages: as the data of `message` events; chat: whether the state has a place for them, so
+    that none means that there are none; values: the other channels of the newest
     checkpoint; partial: {message_id, node, text}; running_tools: {id, name, args}.
     """
 
@@ -51,6 +52,7 @@ class Snapshot:
     values: dict[str, Any] = field(default_factory=dict)
     partial: list[dict[str, Any]] = field(default_factory=list)
     running_tools: list[dict[str, Any]] = field(default_factory=list)
+    chat: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -62,6 +64,7 @@ class Snapshot:
             "values": self.values,
             "partial": self.partial,
             "running_tools": self.running_tools,
+            "chat": self.chat,
         }
 
 
@@ -87,6 +90,7 @@ class _Seen:
     told: Mapping[int, Collection[str]]
     messages: list[dict[str, Any]]
     values: dict[str, Any]
+    chat: bool
 
 
 class Snapshots:
@@ -114,6 +118,7 @@ class Snapshots:
             values=seen.values,
             partial=partial,
             running_tools=[] if seen.thread.status in _OVER else unanswered(messages),
+            chat=seen.chat,
         )
         hole = merge(EventId(seen.head.epoch, 0), streamed, []).hole
         return Taken(snapshot, hole, bool(partial or loose))
@@ -137,7 +142,7 @@ class Snapshots:
                 raise unknown_thread(thread_id)
             row = json.loads(found[0])
             thread = thread_status(row["thread"])
-            messages, values = self._state(conn, thread)
+            messages, values, chat = self._state(conn, thread)
         newest = EventId(*row["head"]) if row["head"][0] is not None else FIRST
         return _Seen(
             thread,
@@ -147,22 +152,24 @@ class Snapshots:
             {n: names for n, *names in row["told"]},
             messages,
             values,
+            chat,
         )
 
     def _state(
         self, conn: psycopg.Connection[Any], thread: ThreadStatus
-    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """(messages, the other values): with the messages of tasks that have finished in a
-        step which goes on, as their events are durable."""
+    ) -> tuple[list[dict[str, Any]], dict[str, Any], bool]:
+        """(messages, the other values, whether there is a channel of messages): with the
+        messages of tasks that have finished in a step which goes on, as their events are
+        durable."""
         saver = PostgresSaver(conn, serde=SERDE)
         name = checkpoint_thread_id(thread.thread_id, thread.generation)
         try:
             with conn.transaction():
                 found = saver.get_tuple({"configurable": {"thread_id": name, "checkpoint_ns": ""}})
         except psycopg.errors.UndefinedTable:
-            return [], {}
+            return [], {}, False
         if found is None:
-            return [], {}
+            return [], {}, False
         values, _ = Values(saver, thread.graph, self._graphs).read(found)
         channel = conversation(values)
         more = [
@@ -172,8 +179,9 @@ class Snapshots:
             for one in _listed(written)
             if (data := message_data(one)) is not None
         ]
+        chat = channel in values
         kept = values.pop(channel, [])
-        return folded(filter(None, map(message_data, kept)), more), values
+        return folded(filter(None, map(message_data, kept)), more), values, chat
 
 
 def _listed(value: Any) -> list[Any]:

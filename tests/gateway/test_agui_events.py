@@ -279,6 +279,19 @@ def test_a_graph_that_keeps_no_messages_leaves_the_clients_alone() -> None:
     assert (client.texts(), client.state) == ([("user", "hello")], {"n": 2})
 
 
+def test_a_chat_that_was_emptied_is_empty_at_the_client_too() -> None:
+    """Its state keeps messages and has none: for who joins, and at the end of a run."""
+    old = UserMessage(id="u0", content="old")
+    _, client = run(snapshot(chat=True), known=(old, OWN))
+    assert client.texts() == [("user", "hello")]
+    _, client = run(
+        snapshot(messages=[USER], chat=True),
+        event("1-1", "message", **said("a1", "assistant", "forgotten")),
+        result=snapshot(chat=True),
+    )
+    assert client.texts() == []
+
+
 def test_one_who_comes_back_goes_on_in_the_middle_of_a_message() -> None:
     """The message is opened again, and what it says is added to what the client has."""
     back = Translator("chat:1", None)

@@ -20,13 +20,14 @@ from workers.slot import Slot
 
 FLEET = [sys.executable, "-c", "import sys; from producers.cli import main; sys.exit(main())"]
 GRAPHS = ROOT / "tests/graphs"
+CHATS = ("chat", "asks", "nested", "fails", "forgets")
 
 
 @pytest.fixture
 def graphs_file(
     settings_env: None, tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
-    talking = {n: f"{GRAPHS}/talking.py:{n}" for n in ("chat", "asks", "nested", "fails")}
+    talking = {n: f"{GRAPHS}/talking.py:{n}" for n in CHATS}
     halfway = {n: f"{GRAPHS}/halfway.py:{n}" for n in ("whole", "differences")}
     found = write_graphs(tmp_path, **talking, **halfway)
     database.register(found)
@@ -111,6 +112,23 @@ def test_a_question(slot: Slot, fleet: Fleet, settings: Settings) -> None:
             for one in (reader, late):
                 await soon(lambda r=one: "At noon." in r.texts.values())
                 await soon(lambda r=one: kinds(r)[-1:] == ["ended"])
+
+    run(watch())
+
+
+def test_a_chat_that_was_emptied(slot: Slot, fleet: Fleet, settings: Settings) -> None:
+    """Its snapshot says that there are no messages; before, that nobody knows of any."""
+
+    async def watch() -> None:
+        async with hub_of(settings) as hub:
+            thread = fleet.submit("forgets", "A", user("hello")).thread_id
+            early = Reader(hub, thread)
+            await soon(lambda: early.snapshots)
+            await turn(slot, thread)
+            late = Reader(hub, thread)
+            await soon(lambda: late.snapshots)
+            found = [(r.snapshots[0].messages, r.snapshots[0].chat) for r in (early, late)]
+            assert found == [([], False), ([], True)]
 
     run(watch())
 
