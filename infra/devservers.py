@@ -15,7 +15,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import ClassVar, Self
 
 from infra import folders
 from infra.binaries import Binaries, find_binaries
@@ -48,6 +48,9 @@ class Stack:
     given that server is used and none is started. Raises DataFolderBusy, DataDamaged,
     PortTaken, ServerFailed or SettingsError on entering.
     """
+
+    #: The guard's kind.
+    link: ClassVar[type[GuardLink]] = GuardLink
 
     def __init__(
         self,
@@ -151,7 +154,7 @@ class Stack:
         try:
             logs = self._data_dir / "logs"
             logs.mkdir(mode=0o700, exist_ok=True)
-            self._link = GuardLink(
+            self._link = self.link(
                 logs / "guard.log",
                 lock_fd=lock,
                 delete=None if self._given_dir else self._data_dir,

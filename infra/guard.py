@@ -29,7 +29,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 #: Seconds between asking and insisting once the parent is dead.
 ORPHAN_GRACE = 0.3
@@ -39,10 +39,18 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
+class Process(Protocol):
+    """A started process, as subprocess.Popen is one."""
+
+    pid: int
+
+    def poll(self) -> int | None: ...
+
+
 class _Child:
     """A child in a process group of its own, whose number is its pid."""
 
-    def __init__(self, process: subprocess.Popen[bytes], request: dict[str, Any]) -> None:
+    def __init__(self, process: "Process", request: dict[str, Any]) -> None:
         self.process = process
         self.stop = [signal.Signals[name] for name in request["stop"]]
         self.server = bool(request["server"])
@@ -116,28 +124,31 @@ class Guard:
         return {"sent": child.send(signal.Signals[request["signal"]], group=request["group"])}
 
     def _spawn(self, request: dict[str, Any]) -> dict[str, Any]:
-        user, group = request["user"] or (None, None)
         try:
             with open(request["log"], "ab") as log:
-                process = subprocess.Popen(
-                    request["argv"],
-                    env=request["env"],
-                    cwd=request["cwd"],
-                    stdin=subprocess.DEVNULL,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    start_new_session=True,
-                    user=user,
-                    group=group,
-                    extra_groups=None if user is None else [],
-                    preexec_fn=_die_with_guard(
-                        signal.Signals[request["stop"][-1] if request["server"] else "SIGKILL"]
-                    ),
-                )
+                process = self.start(request, log.fileno())
         except (OSError, ValueError, subprocess.SubprocessError) as exc:
             return {"error": str(exc)}
         self._children[process.pid] = _Child(process, request)
         return {"pid": process.pid}
+
+    def start(self, request: dict[str, Any], log: int) -> Process:
+        """Start what a request asks for; log: a file descriptor."""
+        user, group = request["user"] or (None, None)
+        last = signal.Signals[request["stop"][-1] if request["server"] else "SIGKILL"]
+        return subprocess.Popen(
+            request["argv"],
+            env=request["env"],
+            cwd=request["cwd"],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            user=user,
+            group=group,
+            extra_groups=None if user is None else [],
+            preexec_fn=die_with_guard(last),
+        )
 
     def _end_all(self, grace: float) -> None:
         if self._unlink:
@@ -192,7 +203,7 @@ class Guard:
             os.write(1, json.dumps({"id": request["id"], **answer}).encode() + b"\n")
 
 
-def _die_with_guard(number: signal.Signals) -> Callable[[], None] | None:
+def die_with_guard(number: signal.Signals) -> Callable[[], None] | None:
     """On Linux, what makes the kernel send `number` to a child when this process is killed."""
     if sys.platform != "linux":
         return None
@@ -212,7 +223,8 @@ def _adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def main() -> None:
+def main(kind: type[Guard] = Guard) -> None:
+    """Be the guard of the parent process."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--delete", help="folder to delete at the end")
     parser.add_argument("--unlink", help="file to remove first of all at the end")
@@ -221,7 +233,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     _adopt_orphans()
-    guard = Guard(options.delete, options.unlink)
+    guard = kind(options.delete, options.unlink)
 
     def leave(*_: Any) -> None:
         guard._orphaned = True

@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from infra import guard
 from infra.errors import ServerFailed
@@ -74,7 +74,9 @@ class Child:
 
 
 class GuardLink:
-    """The pipes to one guard process."""
+    """The pipes to one guard process, which runs `program`."""
+
+    program: ClassVar[str] = guard.__file__
 
     def __init__(
         self,
@@ -84,7 +86,7 @@ class GuardLink:
         delete: Path | None = None,
         unlink: Path | None = None,
     ) -> None:
-        argv = [sys.executable, "-I", guard.__file__]
+        argv = [sys.executable, "-I", self.program]
         argv += ["--delete", str(delete)] if delete else []
         argv += ["--unlink", str(unlink)] if unlink else []
         with log_path.open("ab") as log:

@@ -145,6 +145,8 @@ class PostgresServer:
         if not self._durable:
             # A power cut may lose everything; kill -9 of any process still loses nothing.
             options |= {"fsync": "off", "full_page_writes": "off"}
+            # In its folder, and gone with that, also after kill -9.
+            options |= {"dynamic_shared_memory_type": "mmap"}
         argv: list[str | Path] = [self._binaries.postgres, "-D", self._data]
         for name, value in options.items():
             argv += ["-c", f"{name}={value}"]

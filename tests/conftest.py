@@ -2,13 +2,16 @@
 
 import itertools
 import os
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from signal import SIGHUP, SIGINT
 from typing import Any
 from urllib.parse import urlsplit
 
+import psutil
 import pytest
 import redis
 
@@ -16,13 +19,18 @@ from infra.devservers import Stack
 from infra.settings import get_settings
 from infra.valkey_server import DATABASES
 from tests.harness import ROOT, Broker, Database, Databases, Shop
-from tests.worker_processes import Workers
+from tests.worker_processes import WarmStack, Workers
 
 _broker_numbers = itertools.count()
+
+_MEMORY, _FOLDER = Path("/dev/shm"), "threadfleet-tests-"
+#: Bytes that four sessions at once keep there, with much to spare.
+_ROOM = 6 << 30
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Tests use the servers that they start, whatever the caller's environment names."""
+    _use_memory()
     for name in [name for name in os.environ if name.startswith("FLEET_")]:
         del os.environ[name]
     # Ignored by a shell's background job, or under nohup, they would be so in each process
@@ -32,10 +40,32 @@ def pytest_configure(config: pytest.Config) -> None:
             signal.signal(number, handler)
 
 
+def _use_memory() -> None:
+    """Temporary files go into memory: each test's database is some hundred files."""
+    usable = "TMPDIR" not in os.environ and os.access(_MEMORY, os.W_OK)
+    if usable and shutil.disk_usage(_MEMORY).free >= _ROOM:
+        for folder in _MEMORY.glob(f"{_FOLDER}*"):
+            if not psutil.pid_exists(int(folder.name.removeprefix(_FOLDER))):
+                shutil.rmtree(folder, ignore_errors=True)
+        ours = _MEMORY / f"{_FOLDER}{os.getpid()}"
+        # Servers that run as another user have folders in it.
+        ours.mkdir(mode=0o755)
+        os.environ["TMPDIR"] = str(ours)
+        tempfile.tempdir = None
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """What a failed test has left is kept until the next run."""
+    folder = _MEMORY / f"{_FOLDER}{os.getpid()}"
+    if exitstatus == 0 and folder.is_dir():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
 @pytest.fixture(scope="session")
 def stack() -> Iterator[Stack]:
     """Postgres and broker of this session, gone with everything in them afterwards."""
-    with Stack(durable=False) as stack:
+    with WarmStack(durable=False) as stack:
         yield stack
 
 

@@ -11,7 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from infra.devservers import Child, Stack
-from tests.harness import Database, clean_environment, eventually
+from infra.owned import GuardLink
+from tests.harness import ROOT, Database, clean_environment, eventually
+
+
+class _WarmLink(GuardLink):
+    program = f"{ROOT}/tests/warm_guard.py"
+
+
+class WarmStack(Stack):
+    """Its workers are forked from a guard that has loaded the packages."""
+
+    link = _WarmLink
 
 
 class Worker:

@@ -46,9 +46,15 @@ class AnsweredSaver(FleetSaver):
     put_writes.__signature__ = inspect.signature(put_writes)  # type: ignore[attr-defined]
 
 
-def reached(step: Any, outcome: Outcome, saver: AnsweredSaver) -> Outcome:
-    """The outcome of a run that was given an answer; dead when nothing has taken it."""
-    if not isinstance(step, Command) or outcome.kind is not Kind.WAITING or saver.taken:
+def reached(step: Any, outcome: Outcome, saver: AnsweredSaver, attempt: int) -> Outcome:
+    """The outcome of a run that was given an answer; dead when nothing has taken it.
+
+    Only a first attempt tells: a later one may begin behind the question, of which the one
+    before has written the answer.
+    """
+    if not isinstance(step, Command) or outcome.kind is not Kind.WAITING:
+        return outcome
+    if saver.taken or attempt > 1:
         return outcome
     resume: dict[str, Any] = step.resume or {}
     if resume.keys() & {question["question_id"] for question in outcome.questions}:

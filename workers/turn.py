@@ -143,7 +143,7 @@ class Turn:
                     raise
                 # Nothing of the answer was kept: the question is asked again.
                 return replace(self._judge(graph), error=failures.describe(exc))
-        return reached(step, self._judge(graph), self.saver)
+        return reached(step, self._judge(graph), self.saver, self.claimed.attempt)
 
     def _look(self, graph: RegisteredGraph) -> Any:
         """What LangGraph is to be given: input, None (go on), a Command, or nothing."""

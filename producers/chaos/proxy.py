@@ -83,9 +83,10 @@ class Proxy:
         """New connections go to this server, as an address does after a failover."""
         self._server = _address(server_url)
 
-    def ports(self) -> set[int]:
-        """Its own, at which it is called and from which it calls the server."""
-        found: set[int] = set()
+    def ports(self) -> set[tuple[int, int | None]]:
+        """Its own: the one at which it is called, and those from which it calls the server, each
+        with the server's, since others may call other servers from the same."""
+        found: set[tuple[int, int | None]] = set()
         self._do(self._ports(found))
         return found
 
@@ -130,8 +131,13 @@ class Proxy:
         for each in self._sockets():
             each.setsockopt(socket.SOL_SOCKET, _ATTACH, _DROP_ALL)
 
-    async def _ports(self, found: set[int]) -> None:
-        found |= {each.getsockname()[1] for each in self._sockets() if each.fileno() >= 0}
+    async def _ports(self, found: set[tuple[int, int | None]]) -> None:
+        called = self._listener.getsockname()[1]
+        found.add((called, None))
+        for each in self._sockets()[1:]:
+            with contextlib.suppress(OSError):
+                if (port := each.getsockname()[1]) != called:
+                    found.add((port, each.getpeername()[1]))
 
     def _sockets(self) -> list[Any]:
         return [self._listener, *(writer.get_extra_info("socket") for writer in self._writers)]

@@ -33,10 +33,11 @@ class Firewall:
 
     def drop(self, proxy: Proxy) -> None:
         """Nothing that is sent to or from the proxy arrives, at its clients or its server."""
-        for port in sorted(proxy.ports()):
-            for end in ("--sport", "--dport"):
-                rule = ["INPUT", "-i", "lo", "-p", "tcp", end, str(port), "-m", "comment"]
-                rule += ["--comment", f"{_MARK}{os.getpid()}", "-j", "DROP"]
+        for port, peer in proxy.ports():
+            for end, other in ("--sport", "--dport"), ("--dport", "--sport"):
+                rule = ["INPUT", "-i", "lo", "-p", "tcp", end, str(port)]
+                rule += [other, str(peer)] if peer else []
+                rule += ["-m", "comment", "--comment", f"{_MARK}{os.getpid()}", "-j", "DROP"]
                 _iptables("-I", *rule)
                 self._rules.append(rule)
 

@@ -94,6 +94,13 @@ class Page:
                 said = [m for m in frame["messages"] if m["role"] == "assistant"]
                 texts = [m["text"] for m in said]
 
+    def completed(self) -> str:
+        """Waits for the end of a turn, which a snapshot may tell too; gives what was said last."""
+        last = self.frames[-1]
+        if last.get("snapshot") and last["state"] == "completed":
+            return str(last["messages"][-1]["text"])
+        return str(self.until("complete")["message"])
+
     def types(self) -> list[str]:
         return [frame["type"] for frame in self.frames]
 

@@ -75,6 +75,6 @@ def test_a_kill_behind_the_gateway_leaves_no_trace(
         kill[victim]()
         gate.touch()
         page.shown(SAID)
-        assert page.until("complete")["message"] == SAID
+        assert page.completed() == SAID
         reasons = [f["reason"] for f in page.frames if f["type"] == "recovery_start"]
         assert ("retracted" in reasons) == (victim == "worker")

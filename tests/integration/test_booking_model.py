@@ -210,6 +210,7 @@ def test_people_see_the_model_write(talk: Talk, server: OpenAIServer, broker: Br
     """Its tokens as they come; and what half an answer left is void by the next attempt."""
     server.script = [Say("one two three", cut=3), Say("four five six")]
     settled(talk.say("hello"))
+    assert talk.slot.publisher.flush(5)
     events = told(broker, talk.thread_id)
     turns = [n for n, e in enumerate(events) if e["type"] == "turn"]
     assert [events[n]["data"]["attempt"] for n in turns] == [1, 2]

@@ -9,11 +9,12 @@ import pytest
 
 from graphs.inspection import problems
 from graphs.registry import Registry
+from infra import failpoints
 from infra.settings import get_settings
 from producers import Fleet
 from producers.cli import main
 from producers.errors import AnswerRefused, InvalidPayload
-from tests.harness import Database, write_graphs
+from tests.harness import Database, eventually, write_graphs
 from workers.drain import drain
 from workers.slot import Slot
 
@@ -29,6 +30,8 @@ from langgraph.runtime import Runtime
 from langgraph.types import interrupt
 from pydantic import BaseModel, field_validator
 from typing_extensions import TypedDict
+
+from graphs.effects import effect
 
 
 class State(TypedDict, total=False):
@@ -87,6 +90,28 @@ def who(state, runtime: Runtime[Context], config: RunnableConfig):
 context = flow(who, context_schema=Context)
 
 
+@effect("note")
+def note(*, request_id):
+    return "noted"
+
+
+def first(state):
+    return {"said": interrupt("first?")}
+
+
+def between(state):
+    note()
+
+
+def second(state):
+    return {"said": [state["said"], interrupt("second?")]}
+
+
+nested = StateGraph(State)
+nested.add_node("sub", flow(first, between, second).compile())
+nested.add_edge(START, "sub")
+
+
 stateless = StateGraph(State)
 stateless.add_node("sub", flow(ask).compile(checkpointer=False))
 stateless.add_edge(START, "sub")
@@ -127,7 +152,7 @@ async def awaited():
 @pytest.fixture
 def slot(settings_env: None, tmp_path: Path, database: Database) -> Iterator[Slot]:
     (tmp_path / "mine.py").write_text(GRAPHS)
-    names = ("even", "legacy", "context", "store", "made", "awaited", "stateless")
+    names = ("even", "legacy", "context", "store", "made", "awaited", "stateless", "nested")
     file = write_graphs(tmp_path, **{name: f"./mine.py:{name}" for name in names})
     database.register(file)
     made = Slot(get_settings(), Registry.load(file), "fleet")
@@ -309,3 +334,23 @@ def test_a_question_that_no_answer_can_reach_is_not_asked_for_ever(
     assert "checkpointer=False" in str(status.last_error)
     (problem,) = problems(slot.registry.get("stateless"))
     assert "asks questions" in problem
+
+
+def test_an_answer_that_a_lost_attempt_has_taken_leads_to_the_next_question(
+    slot: Slot, fleet: Fleet
+) -> None:
+    """The next attempt begins behind the first question, and nothing in it takes the answer."""
+    thread = fleet.submit("nested", "k", {}).thread_id
+    assert served(slot, thread) == "waiting"
+    fleet.answer(thread, None, "one")
+    failpoints.arm("effect.after_call=disconnect:::1")
+    try:
+        assert served(slot, thread) == "lost"
+    finally:
+        failpoints.arm("")
+    (again,) = eventually(lambda: drain(slot, thread))
+    assert again["outcome"] == "waiting"
+    assert fleet.status(thread).questions[0].payload == "second?"
+    fleet.answer(thread, None, "two")
+    assert served(slot, thread) == "done"
+    assert state(slot, thread) == ["one", "two"]

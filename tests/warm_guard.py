@@ -1,0 +1,110 @@
+"""The guard of the tests' workers: it has loaded Celery, LangGraph and what else comes from
+packages, and forks where `python -m celery` would load all of it anew, at a second and a half
+of CPU for each of hundreds of workers. Nothing of the project is loaded before the fork.
+
+Run by file name, as infra/guard.py is, whose requests it takes.
+"""
+
+import contextlib
+import gc
+import importlib
+import os
+import runpy
+import signal
+import sys
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from infra import guard
+
+_PACKAGES = (
+    *("celery.__main__", "celery.bin.celery", "celery.bin.worker", "celery.apps.worker"),
+    *("celery.concurrency.prefork", "celery.concurrency.thread", "celery.worker.consumer"),
+    *("kombu.transport.redis", "redis", "psycopg", "psycopg.types.json", "psycopg.rows"),
+    *("langgraph.graph", "langgraph.func", "langgraph.checkpoint.postgres", "langgraph.pregel"),
+    *("langgraph.store.postgres", "pydantic_settings", "structlog", "httpx", "orjson"),
+    *("tenacity", "dateparser", "jsonschema"),
+)
+#: Variables that packages read as they are loaded: a worker with others of these is not forked.
+_READ_EARLY = ("LANG", "PYTHON", "CELERY", "PYDANTIC", "PSYCOPG", "SSL", "OPENSSL", "TZ", "LC_")
+
+
+class _Forked:
+    """What the guard asks of a subprocess.Popen."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._code: int | None = None
+
+    def poll(self) -> int | None:
+        if self._code is None:
+            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            if pid:
+                self._code = os.waitstatus_to_exitcode(status)
+        return self._code
+
+
+class WarmGuard(guard.Guard):
+    def __init__(self, delete: str | None, unlink: str | None) -> None:
+        super().__init__(delete, unlink)
+        for name in _PACKAGES:
+            importlib.import_module(name)
+        gc.freeze()
+
+    def start(self, request: dict[str, Any], log: int) -> guard.Process:
+        like_ours = _early(request["env"]) == _early(os.environ)
+        if request["argv"][:3] != [sys.executable, "-m", "celery"] or not like_ours:
+            return super().start(request, log)
+        with_guard = guard.die_with_guard(signal.SIGKILL)
+        if pid := os.fork():
+            return _Forked(pid)
+        code: Any = 1
+        try:
+            _become(request, log, with_guard)
+        except SystemExit as exc:
+            code = exc.code
+        except BaseException:
+            traceback.print_exc()
+        # All the way up, so that the interpreter ends as that of a worker does.
+        raise SystemExit(code)
+
+
+def _early(env: Mapping[str, str]) -> dict[str, str]:
+    return {k: v for k, v in env.items() if k.startswith(_READ_EARLY) and k != "PYTHONPATH"}
+
+
+def _become(request: dict[str, Any], log: int, with_guard: Callable[[], None] | None) -> None:
+    """`python -m celery` with these arguments, in this process."""
+    os.setsid()
+    if with_guard is not None:
+        with_guard()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for new, old in (nothing, 0), (log, 1), (log, 2):
+        os.dup2(new, old)
+    # The log's own descriptor is closed on the way up.
+    os.closerange(3, log)
+    os.closerange(log + 1, os.sysconf("SC_OPEN_MAX"))
+    os.chdir(request["cwd"])
+    os.environ.clear()
+    os.environ.update(request["env"])
+    paths = request["env"].get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:1] = [request["cwd"], *filter(None, paths)]
+    # Loaded for the guard; a worker loads its own.
+    for name in [n for n in sys.modules if n.partition(".")[0] in ("infra", "tests")]:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+    sys.argv = ["celery", *request["argv"][3:]]
+    with contextlib.suppress(AttributeError):
+        del sys.modules["__main__"].__file__
+    runpy.run_module("celery", run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    guard.main(WarmGuard)
