@@ -5,7 +5,7 @@ comes back with the last id that it got, or runs the same thread again.
 """
 
 import contextlib
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import Any
 
 from ag_ui.core import BaseEvent
@@ -17,7 +17,7 @@ from ..errors import AnswerRefused, FleetUnavailable, ProducerError, UnknownThre
 from ..live.events import Event, Lagging
 from ..live.ids import EventId
 from ..live.snapshot import Snapshot
-from . import agui_watch
+from . import agui_watch, slow
 from .agui_ends import GOES_ON, End, end_of
 from .agui_events import OutOfStep, Translator
 from .agui_watch import Entry, Watch
@@ -39,23 +39,27 @@ class EventStream(StreamingResponse):
 
     media_type = "text/event-stream"
 
-    def __init__(self, frames: AsyncIterator[str], listener: "Listener | None" = None) -> None:
+    def __init__(self, frames: AsyncGenerator[str], listener: "Listener | None" = None) -> None:
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         super().__init__(frames, headers=headers)
-        self._listener = listener
+        self._frames, self._listener = frames, listener
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            await super().__call__(scope, receive, send)
+            await super().__call__(scope, receive, slow.within(send))
+        except slow.TooSlow:
+            await slow.drop(scope)
         finally:
-            # Also where the client had gone before the first of them.
+            # Also where the client has gone while nothing was waited for but it, or before the
+            # first of them.
+            await self._frames.aclose()
             if self._listener is not None:
                 await self._listener.close()
 
 
 async def refusal(
     translator: Translator, run_id: str, refused: ProducerError
-) -> AsyncIterator[str]:
+) -> AsyncGenerator[str]:
     """A run that ended before it began: nothing of it was accepted."""
     code = refused.reason if isinstance(refused, AnswerRefused) else refused.code
     end = End("error", code=code, message=str(refused))
@@ -118,7 +122,7 @@ class Listener:
 
     async def frames(
         self, after: EventId | None = None, first: Sequence[BaseEvent] = ()
-    ) -> AsyncIterator[str]:
+    ) -> AsyncGenerator[str]:
         """`first`, then what came after the event, or all there is, and then what comes."""
         self._last, over = after, False
         try:

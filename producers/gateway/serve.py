@@ -20,6 +20,7 @@ from infra.settings import Settings
 
 from .app import create_app
 from .database import Database
+from .slow import HTTPProtocol
 from .ws_line import ChatProtocol
 
 #: Seconds that requests under way get at the end; streams end at once.
@@ -68,6 +69,7 @@ def server(settings: Settings) -> Server:
         access_log=False,
         server_header=False,
         headers=[("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "no-referrer")],
+        http=HTTPProtocol,
         ws=ChatProtocol,
         ws_max_size=1 << 20,
         ws_ping_interval=_PING_EVERY,

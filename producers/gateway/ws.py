@@ -4,8 +4,9 @@ import structlog
 from fastapi import APIRouter, WebSocket
 
 from . import origins
+from .slow import TooSlow
 from .ws_connection import Connection
-from .ws_line import Gone, Line, TooSlow
+from .ws_line import Gone, Line
 from .ws_opening import End, opened
 
 router = APIRouter()

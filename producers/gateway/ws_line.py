@@ -16,8 +16,10 @@ from fastapi import WebSocket
 from starlette.websockets import WebSocketDisconnect, WebSocketDisconnected
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
-#: Seconds in which a page has to take a frame in, and to hear of the end.
-SEND_WITHIN, CLOSE_WITHIN = 10.0, 2.0
+from . import slow
+
+#: Seconds in which a page has to hear of the end.
+CLOSE_WITHIN = 2.0
 _ABORT = "fleet.abort"
 _log = logging.getLogger("uvicorn.websocket")
 _log.setLevel(logging.WARNING)
@@ -45,10 +47,6 @@ class Gone(Exception):
     """The other side is not there any more."""
 
 
-class TooSlow(Exception):
-    """The page takes in nothing."""
-
-
 class Line:
     """Frames are whole and one after the other, whoever sends them."""
 
@@ -68,13 +66,13 @@ class Line:
         return text
 
     async def send(self, frame: dict[str, Any]) -> None:
-        """Raises Gone, TooSlow."""
+        """Raises Gone, slow.TooSlow."""
         text = encoded(frame)
         try:
-            async with asyncio.timeout(SEND_WITHIN), self._turn:
+            async with asyncio.timeout(slow.SEND_WITHIN), self._turn:
                 await self._socket.send_text(text)
         except TimeoutError:
-            raise TooSlow from None
+            raise slow.TooSlow from None
         except (WebSocketDisconnect, WebSocketDisconnected):
             raise Gone from None
 

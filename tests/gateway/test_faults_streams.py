@@ -2,9 +2,10 @@
 connections, gateways and workers that go in the middle."""
 
 import json
+import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import httpx
 import pytest
 
 from producers import Fleet
-from producers.gateway import agui_watch, serve
+from producers.gateway import agui_watch, serve, slow
 from tests.gateway.agui_streams import Client
 from tests.gateway.agui_turns import Stream, Working, asked, follow, run, streaming
 from tests.gateway.idle_proxy import IdleProxy
@@ -154,6 +155,35 @@ def test_the_proxy_of_the_tests_cuts_silence(
         with pytest.raises((httpx.TransportError, AssertionError)):
             Stream(response).until("never")
         assert proxy.cut == 1
+
+
+def test_a_stream_whose_client_takes_nothing_in_is_dropped(
+    gateway: Gateway,
+    client: httpx.Client,
+    working: Working,
+    fleet: Fleet,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What waits for it is let go; who comes back gets all of it."""
+    thread, watched = "talk:1", gateway.state.presence._watched
+    run(client, asked(thread, "r1", ("u1", "hello")))
+    monkeypatch.setattr(slow, "SEND_WITHIN", 0.5)
+    with socket.socket() as stuck:
+        stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        stuck.connect(("127.0.0.1", gateway.port))
+        lines = f"GET /agent/events?thread_id={thread} HTTP/1.1", "Host: 127.0.0.1", "", ""
+        stuck.sendall("\r\n".join(lines).encode())
+        eventually(lambda: watched[thread] == 1)
+        fleet.send(thread, {"messages": [{"role": "user", "content": "flood 600"}]})
+        eventually(lambda: thread not in watched, 30)
+        stuck.settimeout(10)
+        with suppress(ConnectionResetError):
+            while stuck.recv(1 << 16):
+                pass
+    monkeypatch.undo()
+    assert fleet.wait(thread, 20).status == "done"
+    events, _ = follow(client, thread, "RUN_FINISHED")
+    assert ("assistant", "flooded") in Client().take(events).texts()
 
 
 def test_eight_tabs_of_each_kind_leave_room_for_an_answer(

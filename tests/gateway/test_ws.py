@@ -14,7 +14,7 @@ from websockets.sync.client import connect
 
 from infra.settings import get_settings
 from producers import Fleet
-from producers.gateway import ws_connection, ws_line, ws_opening
+from producers.gateway import slow, ws_connection, ws_opening
 from producers.gateway.ws_messages import MAX_FRAME
 from producers.live.ids import EventId
 from tests.gateway.pages import Page
@@ -550,7 +550,7 @@ def test_who_takes_nothing_in_is_cut_off_and_comes_back(
     """With nothing lost."""
     newest = "SELECT epoch || '-' || n FROM fleet.events ORDER BY epoch DESC, n DESC LIMIT 1"
     page.say("flood 1200")
-    monkeypatch.setattr(ws_line, "SEND_WITHIN", 0.5)
+    monkeypatch.setattr(slow, "SEND_WITHIN", 0.5)
     work(page)
     eventually(lambda: not gateway.state.presence._watched, 60)
     assert page.closed() in ((1013, "try_again"), (None, ""))
