@@ -27,6 +27,8 @@ log = logging.getLogger("fleet.events")
 
 #: Bytes of values, as JSON, beyond which an event goes without them.
 LARGEST = 64 * 1024
+#: Bytes of what nodes write that is held until their tasks end; more of it is live only.
+MOST_HELD = 32 << 20
 #: Of graphs with events: steps these stay in Postgres.
 _WITHHELD = ("payload", "response_schema", "error")
 _NOT_SENT = frozenset({"question", "ended"})
@@ -58,6 +60,7 @@ class Place:
 class _Held:
     tasks: tuple[str, ...]
     row: list[Any]
+    size: int = 0
 
 
 class Events:
@@ -74,6 +77,7 @@ class Events:
         self._lock = threading.Lock()
         self._n = -1
         self._held: list[_Held] = []
+        self._held_size = 0
         self._closed = False
         self._clock, self._begun = c.clock, time.monotonic()
 
@@ -120,16 +124,18 @@ class Events:
     def custom(self, place: Place, value: Any) -> None:
         """A node has given its stream writer something."""
         data: dict[str, Any] = place.data()
+        size = 0
         try:
             given = plain(value)
-            if _fits(given):
+            size = len(orjson.dumps(given))
+            if size <= LARGEST:
                 data["data"] = given
             else:
                 data["truncated"] = True
         except Exception as exc:
             log.warning("node %s wrote what JSON can't hold: %s", place.node, exc)
             data["truncated"] = True
-        self._hold(place.tasks, "custom", data)
+        self._hold(place.tasks, "custom", data, min(size, LARGEST))
 
     def token(self, place: Place, message_id: str, text: str) -> None:
         """Some more of a text that is being written."""
@@ -164,7 +170,7 @@ class Events:
             kept = [h for h in self._held if task in h.tasks]
             if not kept or not self._open():
                 return
-            self._held = [h for h in self._held if task not in h.tasks]
+            self._let_go(task)
         self._claim.buffer.events += [h.row for h in kept]
 
     def forget(self, task: str) -> list[str]:
@@ -172,7 +178,7 @@ class Events:
         taken back at once. Gives their ids."""
         with self._lock:
             void = [h for h in self._held if task in h.tasks]
-            self._held = [h for h in self._held if task not in h.tasks]
+            self._let_go(task)
             told = [h.row[2] for h in void if h.row[1] == "message"]
             ids = list(dict.fromkeys(d["message_id"] for d in told if "message_id" in d))
             for name in ids if self._open() else ():
@@ -181,7 +187,11 @@ class Events:
 
     # Inside
 
-    def _hold(self, tasks: tuple[str, ...], kind: str, data: dict[str, Any]) -> None:
+    def _let_go(self, task: str) -> None:
+        self._held = [h for h in self._held if task not in h.tasks]
+        self._held_size = sum(h.size for h in self._held)
+
+    def _hold(self, tasks: tuple[str, ...], kind: str, data: dict[str, Any], size: int = 0) -> None:
         if not tasks:
             # Nobody's, or of a checkpoint that is in the buffer by now.
             with self._claim.lock:
@@ -191,7 +201,9 @@ class Events:
         with self._lock:
             if self._open():
                 row = self._row(kind, data)
-                self._held.append(_Held(tasks, row))
+                if self._held_size + size <= MOST_HELD:
+                    self._held.append(_Held(tasks, row, size))
+                    self._held_size += size
                 self._send(row)
 
     def _tell(self, kind: str, data: dict[str, Any]) -> list[Any] | None:

@@ -93,18 +93,19 @@ class Listener:
         # Whether the run may be over, to be looked at; whether that has failed.
         self._due = self._failed = False
         self._watch: Watch | None = None
-        # What was there before anything was handed over.
+        # What was there before anything was handed over; whether there was no thread.
         self._before: Snapshot | None = None
+        self._new = False
 
     async def open(self) -> None:
-        """Begin to watch before something is handed over, so that all of it is seen; a thread
-        that does not exist yet is watched from its first moment on that can be had."""
+        """Begin to watch before something is handed over, so that all of it is seen; also of a
+        thread that does not exist yet."""
         self._watch = Watch(self._state, self._thread, None)
         try:
             found = await self._watch.next(_OPENS_WITHIN)
             self._before = found if isinstance(found, Snapshot) else None
         except UnknownThread:
-            pass
+            self._new = True
         finally:
             if self._before is None:
                 await self.close()
@@ -132,7 +133,9 @@ class Listener:
                 told += _texts(self._translator.snapshot(self._before), self._last)
             for text in told:
                 yield text
-            watch = self._watch = self._watch or Watch(self._state, self._thread, after)
+            if self._watch is None:
+                self._watch = Watch(self._state, self._thread, after, new=self._new)
+            watch = self._watch
             with self._state.presence.watching(self._thread):
                 while not over:
                     try:

@@ -54,10 +54,13 @@ class Entry:
 class Watch:
     """What the hub has of a thread, waited for a while at a time."""
 
-    def __init__(self, state: Any, thread_id: str, after: EventId | None) -> None:
+    def __init__(
+        self, state: Any, thread_id: str, after: EventId | None, *, new: bool = False
+    ) -> None:
+        """new: of a thread that there was not when it was looked for."""
         self._hub = state.hub
         self._thread = thread_id
-        self._items = self._hub.watch(thread_id, after)
+        self._items = self._hub.watch(thread_id, after, new=new)
         self._next: asyncio.Task[Any] | None = None
         self._stop = asyncio.ensure_future(state.closing.wait())
         #: Nothing comes any more, since the gateway ends.

@@ -109,6 +109,15 @@ class Problem(Exception):
         return Response(body, self.status, self.headers, MEDIA_TYPE)
 
 
+#: Where the error's own words are for who works at a terminal.
+_WORDS = {
+    "unknown_thread": "Send its first message, or look for it with GET /threads.",
+    "outcome_unknown": "It is not known whether it was done: look, and do it again where not.",
+    "nothing_to_do": "Look at it with GET /threads/{graph}/{key}.",
+    "unknown_checkpoint": "GET /threads/{graph}/{key}/history lists the thread's checkpoints.",
+}
+
+
 def of_error(error: ProducerError) -> Problem:
     """The problem that an error of the producers' tree is."""
     status = _STATUS.get(error.code, 400)
@@ -121,11 +130,16 @@ def of_error(error: ProducerError) -> Problem:
         error.code,
         error.code.replace("_", " ").capitalize(),
         error.message,
-        error.hint,
+        _hint(error),
         headers={"Retry-After": str(wait)} if wait else None,
         **{name: value for name, value in more.items() if name not in _MEMBERS},
         **({"thread_status": more["status"]} if "status" in more else {}),
     )
+
+
+def _hint(error: ProducerError) -> str:
+    own = error.hint == error.default_hint
+    return _WORDS.get(error.code, error.hint) if own else error.hint
 
 
 _MEMBERS = frozenset({"type", "title", "status", "detail", "code", "hint", "headers"})

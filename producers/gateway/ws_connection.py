@@ -21,7 +21,7 @@ from .problems import Problem
 from .ws_acts import Acts
 from .ws_frames import Frames
 from .ws_line import Line
-from .ws_messages import Auth, Cancel, Frame, Init, Ping, Refused, Reply, Say, parsed
+from .ws_messages import Auth, Cancel, Frame, Init, Ping, Refused, Reply, Say, named, parsed
 from .ws_opening import End, Opened, told
 
 #: Frames of one session through this gateway: so many in so many seconds.
@@ -149,7 +149,7 @@ class Connection:
         while True:
             text = await self._line.receive()
             try:
-                await self._within_limit()
+                await self._within_limit(text)
                 reply = await self._act(parsed(text))
             except Refused as exc:
                 reply = exc.as_frame()
@@ -172,7 +172,7 @@ class Connection:
         assert isinstance(frame, Cancel)
         return await self._acts.cancel(frame, principal)
 
-    async def _within_limit(self) -> None:
+    async def _within_limit(self, text: str | None) -> None:
         wait = self._state.limits.over(_LIMIT, "ws", self._session.session_id)
         if wait is not None:
             # Not read meanwhile: who floods waits in its own buffers.
@@ -182,6 +182,7 @@ class Connection:
                 f"More than {_LIMIT.amount} frames in {_LIMIT.multiples} s.",
                 retry=True,
                 retry_after=round(wait, 1),
+                **named(text),
             )
 
     async def _renew(self, frame: Auth) -> dict[str, Any]:

@@ -100,13 +100,23 @@ def parsed(text: str | None) -> Frame:
         error = exc.errors(include_url=False, include_context=False, include_input=False)[0]
         # The first part is the type again.
         where = ".".join(map(str, error["loc"][1:])) or "frame"
-        more: dict[str, Any] = {"message_id": name} if (name := _named(found)) else {}
-        raise Refused("invalid_message", f"{where}: {error['msg']}.", **more) from None
+        raise Refused("invalid_message", f"{where}: {error['msg']}.", **_named(found)) from None
 
 
-def _named(found: dict[str, Any]) -> str | None:
+def named(text: str | None) -> dict[str, Any]:
+    """The message_id of a frame that is not looked at further, as a field, if it has one."""
+    if text is None or len(text) > MAX_FRAME:
+        return {}
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return _named(found) if isinstance(found, dict) else {}
+
+
+def _named(found: dict[str, Any]) -> dict[str, Any]:
     name = found.get("message_id")
-    return name if isinstance(name, str) and len(name) <= 255 else None
+    return {"message_id": name} if isinstance(name, str) and 0 < len(name) <= 255 else {}
 
 
 def _no_number(name: str) -> Any:

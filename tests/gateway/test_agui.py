@@ -12,11 +12,13 @@ import pytest
 from ag_ui_validate.pytest_plugin import assert_valid_agui_endpoint
 
 from producers import Fleet
+from producers.gateway.agui_input import Door
 from tests.gateway.agui_streams import Client, valid
 from tests.gateway.agui_turns import Working, asked, follow, run, streaming, write_graphs
 from tests.gateway.serving import Gateway, problem, token
 from tests.harness import Broker, Database, Shop, eventually
 from tests.worker_processes import Workers
+from workers.drain import drain
 from workers.slot import Slot
 
 TALK = "talk:1"
@@ -228,6 +230,29 @@ def test_a_closed_response_changes_nothing(
     assert len(fleet.wait("both:1", 20).questions) == 2
     back = run(client, asked("both:1", "r2", ("u1", "go")))
     assert len(back[-1]["outcome"]["interrupts"]) == 2
+
+
+def test_all_of_a_new_thread_is_told_however_fast_it_was(
+    client: httpx.Client, slot: Slot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is at its end before the stream is watched."""
+    hand_over = Door.hand_over
+
+    def and_done(door: Door, thread: str, *args: Any, **more: Any) -> Any:
+        handed = hand_over(door, thread, *args, **more)
+        drain(slot, thread)
+        assert slot.publisher.flush(5)
+        return handed
+
+    monkeypatch.setattr(Door, "hand_over", and_done)
+    events = run(client, asked(TALK, "r1", ("u1", "hi")))
+    told = types(events)
+    assert told[0] == "RUN_STARTED" and told[-1] == "RUN_FINISHED"
+    assert {"STEP_STARTED", "STEP_FINISHED", "CUSTOM", "TEXT_MESSAGE_CONTENT"} <= {*told}
+    assert Client([{"id": "u1", "role": "user", "content": "hi"}]).take(events).texts() == [
+        ("user", "hi"),
+        ("assistant", "You said hi."),
+    ]
 
 
 def test_a_run_without_anything_new_joins(client: httpx.Client, working: Working) -> None:

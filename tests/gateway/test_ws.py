@@ -537,10 +537,11 @@ def test_a_frame_that_is_refused_costs_nothing_else(page: Page, database: Databa
 
 def test_who_sends_too_much_is_told_when_to_go_on(page: Page) -> None:
     """And the frame may be sent again."""
-    for _ in range(31):
+    for _ in range(30):
         page.send("ping")
+    page.send("message", content="hi", message_id="m1")
     error = page.until("error")
-    assert (error["code"], error["retry"]) == ("rate_limited", True)
+    assert (error["code"], error["retry"], error["message_id"]) == ("rate_limited", True, "m1")
     assert error["retry_after"] > 0
 
 

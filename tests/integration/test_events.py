@@ -13,6 +13,7 @@ from infra import failpoints
 from infra.event_stream import FIELD, stream
 from producers import Fleet
 from tests.harness import ROOT, Broker, Database, Shop, eventually
+from workers import events
 from workers.drain import drain
 from workers.events import Place
 from workers.slot import Slot
@@ -199,6 +200,26 @@ def test_tasks_beside_each_other_have_ids_of_their_own(
     told = [(d["data"]["task"], d["data"]["n"]) for d in of_type(kept, "custom")]
     assert sorted(told) == [(t, n) for t in (0, 1) for n in range(500)]
     assert of_type(live, "custom") == of_type(kept, "custom")
+    assert [s["node"] for s in of_type(kept, "step")] == ["begin", "work", "work"]
+
+
+def test_what_a_task_writes_without_end_is_live_only(
+    slot: Slot,
+    fleet: Fleet,
+    database: Database,
+    broker: Broker,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Beyond what is held for it; the steps are durable all the same."""
+    monkeypatch.setattr(events, "MOST_HELD", 1000)
+    thread = fleet.submit("busy", "A", {"count": 200}).thread_id
+    drain(slot, thread)
+    flushed(slot)
+    kept, live = durable(database, thread), streamed(broker, thread)
+    assert len(of_type(live, "custom")) == 400
+    # Each of the two tasks lets go of its own at its end.
+    assert sum(len(orjson.dumps(d["data"])) for d in of_type(kept, "custom")) <= 2000
+    assert of_type(live, "custom")[:5] == of_type(kept, "custom")[:5]
     assert [s["node"] for s in of_type(kept, "step")] == ["begin", "work", "work"]
 
 
