@@ -7,6 +7,7 @@ from ..answers import takes_text
 from ..live.events import Event
 from ..live.snapshot import Snapshot
 from ..names import split_thread_id
+from ..wording import said_in
 from .paths import thread_path
 from .session_book import STATES
 
@@ -97,13 +98,14 @@ class Frames:
 
 
 def question(data: Mapping[str, Any]) -> dict[str, Any]:
-    """A question's own fields, and those that chat graphs put into its payload."""
+    """A question's own fields, what it says to people, and what chat graphs put into its
+    payload."""
     payload = data.get("payload")
     said = payload if isinstance(payload, Mapping) else {}
     return {
         "question_id": str(data.get("question_id")),
         "kind": data.get("kind"),
-        "message": said.get("message"),
+        "message": said_in(payload),
         "data": said.get("data"),
         "phase": said.get("phase"),
         "text": takes_text(str(data.get("kind")), payload),

@@ -14,6 +14,8 @@ from producers.status import Question, ThreadStatus
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 ASKED = {"kind": "clarify", "message": "How many?", "data": {"least": 1}, "phase": "SLOTS"}
+CALL = {"name": "refund", "args": {"amount": 5}}
+REFUND = {**CALL, "description": "Refund 5?"}
 
 
 def event(type: str, n: int = 1, **data: Any) -> Event:
@@ -54,6 +56,33 @@ def test_a_question_is_an_interrupt_with_what_its_payload_says() -> None:
     assert (frame["type"], frame["question_id"], frame["kind"]) == ("interrupt", "q1", "clarify")
     assert (frame["message"], frame["data"], frame["phase"]) == ("How many?", {"least": 1}, "SLOTS")
     assert frame["text"] is True and frames.asked == {"q1"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "payload", "message"),
+    [
+        ("clarify", ASKED, "How many?"),
+        ("select_room", {"message": "Which room?", "data": {"candidates": []}}, "Which room?"),
+        ("confirm", {"message": "Book it?", "data": {"room": "A"}}, "Book it?"),
+        ("approve", {"action_requests": [REFUND], "review_configs": []}, "Refund 5?"),
+        ("approve", {"action_requests": [REFUND, CALL]}, 'Refund 5?\n\nrefund {"amount": 5}'),
+        ("approve", {"action_request": {"action": "pay", "args": {"a": 1}}}, 'pay {"a": 1}'),
+        ("approve", [{"action_request": {"action": "pay", "args": {}}}], "pay {}"),
+        ("approve", [{"action_request": {}, "description": "Pay 5?"}], "Pay 5?"),
+        ("value", {"question": "Which day?"}, "Which day?"),
+        ("value", "Which day?", "Which day?"),
+        ("value", {"options": [1, 2]}, None),
+        ("value", [{"a": 1}], None),
+        ("value", None, None),
+    ],
+)
+def test_a_question_is_told_in_words(kind: str, payload: Any, message: str | None) -> None:
+    """Whatever the shape of what the graph asks, live and in a snapshot; null where it has none."""
+    frames = Frames()
+    frame = frames.of(event("question", question_id="q", kind=kind, payload=payload))
+    assert (frame["message"], frame["payload"]) == (message, payload)
+    asked = Question(question_id="q", kind=kind, payload=payload, asked_at=AT)
+    assert frames.snapshot(snapshot(questions=[asked]))["questions"][0]["message"] == message
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import {has, moment, span, t} from "./texts.js";
 export function formOf(question) {
   const {kind, response_schema: schema} = question;
   const payload = plain(question.payload) ?? {}, data = plain(question.data) ?? {};
-  const form = {title: title(question, payload), facts: [], cards: [], buttons: [], typed: null};
+  const form = {title: title(question), facts: [], cards: [], buttons: [], typed: null};
   if (kind === "approve") {
     form.buttons = [{label: t("approve"), value: "approve", main: true}, {label: t("reject"), value: "reject"}];
     form.typed = "note";
@@ -102,13 +102,10 @@ function valueOf(question, value, note) {
   return {decisions: Array.from({length: all}, () => decision)};
 }
 
-function title(question, payload) {
-  const words = [question.message, payload.message, payload.ask, payload.question, payload.text];
-  const found = words.find((w) => typeof w === "string" && w);
-  if (found) return found;
-  const asked = actions(question.payload);
-  if (question.kind === "approve" && asked.length) return `${t("approve")}?`;
-  return typeof question.payload === "string" ? question.payload : JSON.stringify(question.payload, null, 2);
+// What is to be approved is listed below it.
+function title({kind, message, payload}) {
+  if (kind === "approve" && actions(payload).length) return `${t("approve")}?`;
+  return message || JSON.stringify(payload, null, 2);
 }
 
 function actions(payload) {
