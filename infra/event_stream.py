@@ -1,9 +1,10 @@
 """Where a thread's events stand in the broker: names that its writers and readers share.
 
 An entry of the stream is a batch: its id is that of its last event, its field `e` a JSON array
-of events; the channel carries the same JSON. The first event of a batch names in `after` the
-one that its claim gave before it, whether or not that one has reached the broker: so a reader
-sees that something is missing.
+of events, its field `t` when it was published, by which the script that adds the next one drops
+it; the channel carries the same JSON. The first event of a batch names in `after` the one that
+its claim gave before it, whether or not that one has reached the broker: so a reader sees that
+something is missing.
 """
 
 from redis import ConnectionPool

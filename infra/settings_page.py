@@ -72,9 +72,10 @@ SECTIONS = {
         "metrics_host": "The address that it listens on.",
     },
     "Events of a thread": {
-        "events_kept": "Entries of a thread's events that the broker keeps; a client that was "
+        "events_kept": "Batches of a thread's events that the broker keeps; a client that was "
         "away for longer is given a snapshot.",
-        "events_age": "They go so long after the last one.",
+        "events_age": "Batches older than this go at the thread's next one, or all so long "
+        "after the last.",
         "token_interval": "Tokens of a model that come within so long are sent together.",
     },
     "The gateway": {

@@ -52,13 +52,17 @@ class Feed:
 
 
 class Publisher:
-    """Starts its thread with the first event. :func:`publisher` gives that of the process."""
+    """Starts its thread with the first event. :func:`publisher` gives that of the process.
 
-    def __init__(self, settings: Settings) -> None:
+    clock: seconds of Unix time, by which batches grow old.
+    """
+
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:
         self._settings = settings
         self._interval = settings.token_interval
         self._kept = str(settings.events_kept)
         self._age = str(int(settings.events_age * 1000))
+        self._clock = clock
         self._database = database_of(settings.require_redis())
         self._script = script("publish")
         self._sha = hashlib.sha1(self._script.encode(), usedforsecurity=False).hexdigest()
@@ -173,7 +177,8 @@ class Publisher:
         last, key = events[-1]["id"], stream(feed.thread_id)
         told = orjson.dumps(events)
         heard = channel(feed.thread_id, self._database)
-        return ("EVALSHA", self._sha, 1, key, last, told, self._kept, self._age, heard)
+        now = str(int(self._clock() * 1000))
+        return ("EVALSHA", self._sha, 1, key, last, told, self._kept, self._age, heard, now)
 
     def _call(self, commands: list[tuple[Any, ...]]) -> list[Any]:
         """One round trip; the replies, an error of the broker's among them.

@@ -37,6 +37,10 @@ def entries(broker: Broker) -> list[tuple[str, list[dict[str, Any]]]]:
     return [(i.decode(), orjson.loads(fields[FIELD.encode()])) for i, fields in found]
 
 
+def kept_ids(broker: Broker) -> list[str]:
+    return [i for i, _ in entries(broker)]
+
+
 def test_what_comes_within_the_interval_is_one_batch(publisher: Publisher, broker: Broker) -> None:
     """Its id is the last event's, and it names the event before it."""
     told = feed()
@@ -103,6 +107,49 @@ def test_a_stream_that_is_ahead_of_the_database_is_begun_anew(
     assert publisher.flush(5)
     assert [i for i, _ in entries(broker)] == ["7-0"]
     assert database.value("SELECT nextval('fleet.epochs')") > 900
+
+
+def test_batches_beyond_the_count_go(settings_env: None, broker: Broker) -> None:
+    """The oldest first, some later than others: the broker drops whole nodes of 100 entries."""
+    settings = get_settings().model_copy(update={"events_kept": 10})
+    publisher, told = Publisher(settings), feed()
+    for n in range(500):
+        publisher.tell(told, event(5, n))
+        assert publisher.flush(5)
+    kept = kept_ids(broker)
+    assert 10 <= len(kept) <= 110
+    assert kept == [f"5-{n}" for n in range(500 - len(kept), 500)]
+
+
+def test_batches_beyond_the_age_go(settings_env: None, broker: Broker) -> None:
+    """While the thread goes on, at its next batch; those that are young enough stay."""
+    now = [1_000_000.0]
+    settings = get_settings().model_copy(update={"events_age": 60.0})
+    publisher, told = Publisher(settings, lambda: now[0]), feed()
+    for n in range(6):
+        publisher.tell(told, event(5, n))
+        assert publisher.flush(5)
+        now[0] += 25
+    assert kept_ids(broker) == ["5-3", "5-4", "5-5"]
+
+
+def test_many_old_batches_go_a_few_at_a_time(settings_env: None, broker: Broker) -> None:
+    """So that no call holds the broker up; a batch without a time is an old one."""
+    now = [1_000_000.0]
+    settings = get_settings().model_copy(update={"events_age": 60.0})
+    publisher, told = Publisher(settings, lambda: now[0]), feed()
+    broker.client.xadd(stream(THREAD), {FIELD: b"[]"}, id="4-1")
+    for n in range(40):
+        publisher.tell(told, event(5, n))
+        assert publisher.flush(5)
+    assert kept_ids(broker) == [f"5-{n}" for n in range(40)]
+    now[0] += 61
+    left = []
+    for n in range(40, 43):
+        publisher.tell(told, event(5, n))
+        assert publisher.flush(5)
+        left.append(len(kept_ids(broker)))
+    assert left == [10, 2, 3]
 
 
 def test_a_wiped_broker_has_lost_the_script_too(publisher: Publisher, broker: Broker) -> None:
