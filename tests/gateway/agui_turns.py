@@ -17,7 +17,7 @@ from workers.drain import drain
 from workers.slot import Slot
 
 GRAPHS = ROOT / "tests" / "graphs" / "agui.py"
-NAMES = ("talk", "held", "breaks", "both", "tools")
+NAMES = ("talk", "held", "endless", "breaks", "both", "tools")
 
 
 def write_graphs(folder: Path, database: Database) -> Path:

@@ -1,5 +1,5 @@
 """Graphs for AG-UI clients: one that talks, one that asks two things at once, one that uses a
-tool, one that fails while it speaks."""
+tool, one that fails while it speaks, one that speaks and never ends by itself."""
 
 import os
 import time
@@ -37,6 +37,11 @@ def _held(state: State) -> dict[str, Any]:
     return {"messages": [AIMessage(said.content, id=said.id)]}
 
 
+def _rest(state: State) -> dict[str, Any]:
+    time.sleep(0.02)
+    return {}
+
+
 def _left(state: State) -> dict[str, Any]:
     return {"left": interrupt({"kind": "clarify", "message": "Which day?", "phase": "asking"})}
 
@@ -72,6 +77,16 @@ def _one(node: Any) -> Any:
 talk = _one(_answer)
 held = _one(_held)
 breaks = _one(_breaks)
+endless = (
+    StateGraph(State)
+    .add_node("answer", _answer)
+    .add_node("rest", _rest)
+    .add_edge(START, "answer")
+    .add_edge("answer", "rest")
+    .add_edge("rest", "rest")
+    .compile()
+    .with_config(recursion_limit=1_000_000)
+)
 both = (
     StateGraph(State)
     .add_node("left", _left)
