@@ -18,6 +18,7 @@ import psycopg
 
 from infra import metrics
 from infra.errors import FleetError
+from infra.leftovers import is_alive
 from infra.metrics import READ
 from infra.postgres import connect
 from infra.settings import Settings
@@ -34,9 +35,11 @@ _server: Any = None
 def prepare(settings: Settings) -> None:
     """Count from now on, if there is a port to show it on. Before the fork, once."""
     global _folder
-    if settings.metrics_port is None or _folder is not None:
+    if _folder is not None:
         return
     _clear_folders_of_the_dead()
+    if settings.metrics_port is None:
+        return
     _folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
     metrics.enable(_folder)
 
@@ -113,6 +116,10 @@ class FleetCollector:
             self._conn.execute(query("short_patience"))
         return self._conn.execute(query(name)).fetchall()
 
+    def close(self) -> None:
+        with self._lock:
+            self._drop()
+
     def _drop(self) -> None:
         if self._conn is not None:
             self._conn.close()
@@ -133,8 +140,6 @@ def _clear_folders_of_the_dead() -> None:
     """What workers that were killed have left."""
     for left in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
         pid = left.name.removeprefix(_PREFIX).partition("-")[0]
-        with contextlib.suppress(ValueError, OverflowError, PermissionError):
-            try:
-                os.kill(int(pid), 0)
-            except ProcessLookupError:
+        with contextlib.suppress(ValueError, OverflowError):
+            if not is_alive(int(pid)):
                 shutil.rmtree(left, ignore_errors=True)

@@ -1,15 +1,19 @@
 """Metrics: their names, what they cost, and that the page in docs tells of all of them."""
 
 import json
+import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
 from infra.metrics import COUNTED, READ, Metric
+from infra.settings import Settings
 from tests.harness import ROOT
+from workers.metrics import prepare
 
 ALL = {**COUNTED, **READ}
 
@@ -101,3 +105,19 @@ def test_processes_are_added_up_and_counting_is_cheap(tmp_path: Path) -> None:
     assert samples["fleet_pruned_rows_total messages"] == 3
     assert samples["fleet_rejected_wakeups_total"] == 1
     assert found["off"] < 1e-6 and found["cost"] < 100e-6
+
+
+def test_a_worker_removes_what_killed_ones_have_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that shows no metrics; what a living process or somebody else has stays."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    names = (f"{dead.pid}-a", f"{os.getpid()}-b", "1-c", "x-d", f"{2**70}-e")
+    folders = [tmp_path / f"fleet-metrics-{name}" for name in names]
+    for folder in folders:
+        folder.mkdir()
+        (folder / "counter_1.db").touch()
+    prepare(Settings(metrics_port=None))
+    assert {*tmp_path.iterdir()} == {*folders[1:]}
