@@ -2,10 +2,10 @@
 
 import re
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from graphs.booking import times, words
-from graphs.booking.dates import find_date
+from graphs.booking.dates import Named, find_date
 from graphs.booking.plaintext import normalised, with_digits
 from graphs.booking.state import Phase, Slots
 
@@ -26,8 +26,14 @@ class Reading:
     number: int | None = None
 
 
-def read(text: str, now: datetime, phase: Phase = "COLLECTING_SLOTS") -> Reading:
-    """Read a text said at ``now``, in the time zone of the rooms."""
+def read(
+    text: str,
+    now: datetime,
+    phase: Phase = "COLLECTING_SLOTS",
+    known: Slots | None = None,
+) -> Reading:
+    """Read a text said at ``now``, in the time zone of the rooms; ``known``: what was said
+    before."""
     text = normalised(text[:_LONGEST])
     verdict = words.verdict_of(text)
     if verdict == "cancel":
@@ -39,10 +45,10 @@ def read(text: str, now: datetime, phase: Phase = "COLLECTING_SLOTS") -> Reading
     number = _NUMBER.fullmatch(text.strip())
     if number:
         return Reading({}, choice, verdict, int(number[1]))
-    return Reading(_slots(text, now), choice, verdict)
+    return Reading(_slots(text, now, known or {}), choice, verdict)
 
 
-def _slots(text: str, now: datetime) -> Slots:
+def _slots(text: str, now: datetime, known: Slots) -> Slots:
     slots: Slots = {}
     minutes, text = times.find_minutes(text)
     half = times.half_of_day(text)
@@ -50,7 +56,7 @@ def _slots(text: str, now: datetime) -> Slots:
     start, end, text = times.find_span(text, half)
     people, text = words.find_people(text)
     if day is not None:
-        slots["date"] = day.isoformat()
+        slots["date"] = _still_to_come(day, start or known.get("start"), now)
     if start is not None:
         slots["start"] = start
     if start is not None and end is not None:
@@ -63,6 +69,13 @@ def _slots(text: str, now: datetime) -> Slots:
     if equipment is not None:
         slots["equipment"] = equipment
     return slots
+
+
+def _still_to_come(named: Named, start: str | None, now: datetime) -> str:
+    """ "Monday at 9", said on a Monday at noon, is the next one."""
+    over = named.day == now.date() and start is not None and start <= f"{now:%H:%M}"
+    weeks = 1 if named.weekly and over else 0
+    return (named.day + timedelta(weeks=weeks)).isoformat()
 
 
 def _minute(clock: str) -> int:

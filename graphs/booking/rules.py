@@ -32,7 +32,7 @@ def decide(view: View) -> AIMessage:
 
 def _heard(view: View, said: HumanMessage) -> AIMessage:
     data = said.additional_kwargs.get("reply") or {}
-    reading = read(text_of(said), view.now, view.phase)
+    reading = read(text_of(said), view.now, view.phase, view.slots)
     if data.get("cancel") or reading.verdict == "cancel":
         return _call(view, "cancel_request", texts.say("cancelling", view.language))
     if changes := _changes(view, reading):

@@ -1,5 +1,6 @@
 """Times of day, spans and durations in a normalised text, in Chinese or English.
 
+Where a time stands is found here and written as dateparser reads it: "下午2点半" as "2:30pm".
 An hour from 1 to 6 that says neither morning nor afternoon is one of the afternoon: rooms
 are for work. "02:30" and "14:30" are what they say.
 """
@@ -7,6 +8,8 @@ are for work. "02:30" and "14:30" are what they say.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from graphs.booking.parser import minute_of
 
 _HALVES = {
     "凌晨": "am", "早上": "am", "早晨": "am", "上午": "am", "早": "am", "中午": "noon",
@@ -122,7 +125,8 @@ def find_span(text: str, half: str | None = None) -> tuple[str | None, str | Non
 
 def bare_hour(number: int) -> str | None:
     """What a mere number says as an answer to "when?"."""
-    return clock_text(_hour(number, None) * 60) if 0 < number < 24 else None
+    at = minute_of(_phrase(str(number), "00", None)) if number > 0 else None
+    return None if at is None else clock_text(at)
 
 
 def _with_ends(found: "re.Match[str]") -> str:
@@ -154,27 +158,26 @@ def _first_clock(text: str, hint: str | None) -> tuple[Clock, int, int] | None:
 
 def _clock(found: "re.Match[str]", hint: str | None) -> Clock | None:
     given = found.groupdict()
-    if "hour" not in given:
-        return Clock(720, True)
-    said = given.get("half")
+    said, part = given.get("half"), given.get("part") or ""
     half = _HALVES[said] if said else hint
     if ampm := given.get("ampm"):
         half = f"{ampm[0]}m"
-    raw, minute = given["hour"], int(given.get("minute") or 0)
-    part = given.get("part") or ""
-    minute += {"半": 30, "1刻": 15, "3刻": 45, "half past": 30, "quarter past": 15}.get(part, 0)
-    hour = _hour(int(raw), half, zero=raw.startswith("0"))
-    total = hour * 60 + minute - (15 if part == "quarter to" else 0)
-    if minute > 59 or hour > 23 or total < 0:
+    hour = given.get("hour")
+    minute = given.get("minute") or _PARTS.get(part, "00")
+    at = minute_of("noon" if hour is None else _phrase(hour, minute, half))
+    early = 15 if part == "quarter to" else 0
+    if at is None or at < early:
         return None
-    return Clock(total, half is not None or int(raw) > 12)
+    return Clock(at - early, hour is None or half is not None or int(hour) > 12)
 
 
-def _hour(hour: int, half: str | None, zero: bool = False) -> int:
-    if half == "am":
-        return 0 if hour == 12 else hour
-    if half == "pm":
-        return hour + 12 if hour < 12 else hour
+_PARTS = {"半": "30", "1刻": "15", "3刻": "45", "half past": "30", "quarter past": "15"}
+
+
+def _phrase(hour: str, minute: str, half: str | None) -> str:
+    """The time as dateparser reads it. "02" is of the morning, "2" of the afternoon."""
     if half == "noon":
-        return hour + 12 if hour < 3 else hour
-    return hour + 12 if 1 <= hour <= 6 and not zero else hour
+        half = "pm" if int(hour) in (12, 1, 2) else ""
+    elif half is None:
+        half = "pm" if 1 <= int(hour) <= 6 and not hour.startswith("0") else ""
+    return f"{hour}:{minute}{half}"
