@@ -148,8 +148,8 @@ async def talk(
     rebuilt: Counter[str] = Counter()
     for page, wanted in zip(pages, said, strict=True):
         rebuilt += page.transcript.rebuilt
-        faults += _differences("the page", page.transcript, wanted)
-        faults += _differences("a page that comes anew", await _anew(page, urls), wanted)
+        faults += differences("the page", page.transcript, wanted)
+        faults += differences("a page that comes anew", await _anew(page, urls), wanted)
     return {
         "turns": sum(len(wanted) for wanted in said) // 2,
         "connections": sum(page.connections for page in pages),
@@ -185,7 +185,8 @@ async def _anew(page: Page, urls: Sequence[str]) -> Transcript:
     return found.transcript
 
 
-def _differences(who: str, shown: Transcript, wanted: list[tuple[str, str]]) -> list[str]:
+def differences(who: str, shown: Transcript, wanted: list[tuple[str, str]]) -> list[str]:
+    """In words; none where all of it is shown, in its order, and nothing else."""
     if shown.texts() == wanted and not shown.partial:
         return []
     pairs = zip_longest(shown.texts(), wanted)

@@ -67,18 +67,36 @@ def test_unknown_part(tmp_path: Path) -> None:
     assert done.stderr.count("\n") == 1 and "--only" in done.stderr
 
 
+LEAST_LIVE = ("--idle", "3", "--streams", "2", "--seconds", "5", "--kills", "2")
+
+
 @pytest.mark.parametrize(
     ("part", "keys"),
-    [("idle", ("rss_mb", "kept")), ("tokens", ("p50", "p99", "tokens_per_s"))],
+    [
+        ("idle", ("rss_mb", "kept")),
+        ("tokens", ("p50", "p99", "tokens_per_s")),
+        ("reconnect", ("missed", "p50", "p99")),
+        ("kills", ("kills", "turns")),
+    ],
 )
 def test_a_part_of_live(part: str, keys: tuple[str, ...], tmp_path: Path) -> None:
     """A number for each key, and what else the machine did."""
-    least = ("--idle", "3", "--streams", "2", "--seconds", "5", "--only", part, "--json")
-    done = bench(tmp_path, *least, of="live")
+    done = bench(tmp_path, *LEAST_LIVE, "--only", part, "--json", of="live")
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert all(found[part][key] > 0 for key in keys)
     assert len(found[part]["load_average"]) == 2 and found.keys() == {"cores", part}
+
+
+def test_live_for_people(tmp_path: Path) -> None:
+    """A table: what was measured, here, and the goal."""
+    done = bench(tmp_path, *LEAST_LIVE, "--only", "idle", of="live")
+    assert done.returncode == 0, done.stderr
+    head, memory, cpu, load = (line.split("\t") for line in done.stdout.splitlines())
+    assert head == ["measure", "here", "goal"]
+    assert memory[0] == "memory of a gateway with 3 idle sessions, MB" and memory[2] == "< 400"
+    assert 10 < float(memory[1]) < 400 and float(cpu[1]) >= 0
+    assert load[0].startswith("load average, idle") and len(load[1].split()) == 2
 
 
 @pytest.mark.parametrize(
