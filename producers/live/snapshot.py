@@ -27,7 +27,7 @@ from .log import Log
 from .merge import merge
 from .streams import BrokerAway
 
-Reason = Literal["first", "gone", "retracted", "lagging"]
+Reason = Literal["first", "gone", "retracted"]
 #: Seconds within which what Postgres has comes by the stream too.
 ON_ITS_WAY = 0.5
 _OVER = frozenset({"done", "failed", "cancelled"})
@@ -38,7 +38,7 @@ class Snapshot:
     """Live goes on after `head`.
 
     reason: "first" as none was given to go on from, "gone" where that is not known any more,
-    "retracted" where what was seen has been undone, "lagging" after a reader was too slow.
+    "retracted" where what was seen has been undone.
     thread: with its open questions and the mail that is not done, without effects.
     messages: as the data of `message` events; chat: whether the state has a place for them, so
     that none means that there are none; values: the other channels of the newest
