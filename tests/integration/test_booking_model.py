@@ -1,7 +1,9 @@
 """The booking assistant with a chat model for a planner, on a server that says what it is told."""
 
+import base64
 import json
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -12,7 +14,10 @@ from tests.booking_model import WISH, says
 from tests.harness import Broker, Database, eventually
 from tests.integration.booking_talk import NOW, Talk, at
 from tests.openai_server import OpenAIServer, Say, tool
+from tests.worker_processes import Workers
 from workers.slot import Slot
+
+KEY = "sk-of-one-model-only-4711"
 
 
 @pytest.fixture
@@ -60,6 +65,86 @@ def test_a_model_books_a_room(talk: Talk, server: OpenAIServer) -> None:
     assert [(e.state, e.attempts) for e in calls] == [("done", 1)] * 5
     told = server.asked[0].messages[0]
     assert told["role"] == "system" and "Monday 2030-06-03" in told["content"]
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "model", "authorization"),
+    [
+        ("openai:test", None, "test", "Bearer none"),
+        ("rooms-7b", None, "rooms-7b", "Bearer none"),
+        ("rooms-7b", KEY, "rooms-7b", f"Bearer {KEY}"),
+        ("openai:rooms-7b", KEY, "rooms-7b", f"Bearer {KEY}"),
+    ],
+)
+def test_the_model_is_asked_by_its_name_and_with_its_key(
+    talk: Talk,
+    server: OpenAIServer,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    key: str | None,
+    model: str,
+    authorization: str,
+) -> None:
+    """At a URL of one's own also without a provider in the name, and without a key."""
+    monkeypatch.setenv("FLEET_MODEL", name)
+    if key is not None:
+        monkeypatch.setenv("FLEET_MODEL_API_KEY", key)
+    get_settings.cache_clear()
+    talk.say("a room for 8 tomorrow at 2pm")
+    assert talk.kind == "select_room"
+    assert {(a.body["model"], a.headers["authorization"]) for a in server.asked} == {
+        (model, authorization)
+    }
+
+
+def test_the_models_key_is_told_to_nobody_else(
+    workers: Workers, fleet: Fleet, database: Database, broker: Broker
+) -> None:
+    """It is in no task, event, checkpoint or other row, and in no log, not even of a worker
+    that says everything, about a call that failed."""
+    at(database, NOW)
+    thread_id = fleet.submit(
+        "booking", "b1", {"messages": [{"role": "user", "content": "a room for 8 tomorrow"}]}
+    ).thread_id
+    tasks = in_broker(broker)
+    with OpenAIServer([Say(status=503), tool("find_rooms", **WISH), Say("Not today.")]) as server:
+        given = {"model": "rooms-7b", "model_base_url": server.url, "model_api_key": KEY}
+        worker = workers.start("-l", "DEBUG", concurrency=1, backoff_base="0.01", **given)
+        eventually(lambda: fleet.status(thread_id).status == "done", 60)
+        assert [a.headers["authorization"] for a in server.asked] == [f"Bearer {KEY}"] * 3
+    assert worker.terminate() == 0
+    events, rows, log = in_broker(broker), in_tables(database), worker.log()
+    for where, told in ((tasks, thread_id), (events, "Not today."), (rows, "Not today.")):
+        assert told in where and KEY not in where
+    assert "HTTP status error: 503" in log and KEY not in log
+
+
+def in_broker(broker: Broker) -> str:
+    """All that the broker holds, and the bodies of its tasks also as they are."""
+    read: dict[bytes, Callable[[Any], Any]] = {
+        b"list": lambda key: broker.client.lrange(key, 0, -1),
+        b"stream": broker.client.xrange,
+        b"hash": broker.client.hgetall,
+        b"set": broker.client.smembers,
+        b"zset": lambda key: broker.client.zrange(key, 0, -1),
+        b"string": broker.client.get,
+    }
+    found = {key: read[broker.client.type(key)](key) for key in broker.client.scan_iter()}
+    text = repr(found)
+    bodies = re.findall(r'"body": "([A-Za-z0-9+/=]+)"', text)
+    return text + "".join(base64.b64decode(body).decode() for body in bodies)
+
+
+def in_tables(database: Database) -> str:
+    """All rows of all tables."""
+    tables = database.fetch(
+        "SELECT quote_ident(schemaname) || '.' || quote_ident(tablename) FROM pg_tables"
+        " WHERE schemaname NOT IN ('pg_catalog', 'information_schema')"
+    )
+    with database.connect() as conn:
+        conn.execute("SET bytea_output = 'escape'")
+        rows = [conn.execute(f"SELECT t::text FROM {name} t").fetchall() for (name,) in tables]
+    return repr(rows)
 
 
 def test_after_a_booking_the_model_sees_none_of_it(talk: Talk, server: OpenAIServer) -> None:
