@@ -358,17 +358,21 @@ def test_a_question_is_answered_without_a_stream(client: httpx.Client, working: 
     problem(wrong, 404, "answer_refused")
 
 
+@pytest.mark.parametrize(("action", "refunds"), [("approve", 1), ("reject", 0)])
 def test_approvals_have_actions_of_their_own(
-    client: httpx.Client, working: Working, fleet: Fleet, shop: Shop
+    client: httpx.Client, working: Working, fleet: Fleet, shop: Shop, action: str, refunds: int
 ) -> None:
     """approve and reject, with a note as the value."""
     order = shop.new_order("1500.00")
     thread = fleet.submit("refund", order, {"user_id": "u_42"}).thread_id
     question = fleet.wait(thread, 20).question
     assert question is not None
-    body = {"thread_id": thread, "question_id": question.question_id, "action": "reject"}
-    assert client.post("/agent/resume", json={**body, "value": "no"}).status_code == 202
-    assert fleet.wait(thread, 20, until={"done"}).status == "done" and shop.refunds(order) == 0
+    body = {"thread_id": thread, "question_id": question.question_id, "action": action}
+    assert client.post("/agent/resume", json={**body, "value": "so be it"}).status_code == 202
+    assert fleet.wait(thread, 20, until={"done"}).status == "done"
+    assert shop.refunds(order) == refunds
+    answer = fleet.questions(thread)[0]["answer"]
+    assert answer == {"decisions": [{"type": action, "message": "so be it"}]}
 
 
 def test_a_running_thread_is_cancelled(client: httpx.Client, working: Working) -> None:
