@@ -8,7 +8,11 @@ from .problems import Problem
 
 class InFlight:
     """A second request with the same key and another payload is told to wait for the first
-    one's end: which of them counts is not known before."""
+    one's end: which of them counts is not known before.
+
+    Of one gateway. What is under way at another one is waited for in Postgres, which takes one
+    of the two and refuses the other.
+    """
 
     def __init__(self) -> None:
         self._under_way: dict[tuple[str, str], tuple[str, int]] = {}
