@@ -1,11 +1,13 @@
 """The booking assistant by its rules, turn by turn on real servers."""
 
 import json
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -13,7 +15,7 @@ from infra.settings import get_settings
 from infra.sql import query
 from producers import Fleet
 from producers.cli import main
-from tests.harness import Database
+from tests.harness import Broker, Database
 from tests.integration.booking_talk import NOW, Talk, at
 from workers.slot import Slot
 
@@ -56,6 +58,63 @@ def test_a_room_is_booked_in_both_languages(
     assert talk.bookings() == [(booking["room_id"], "2030-06-04 14:00", 60, 8)]
     last = talk.texts("ai")[-1]
     assert last.startswith(booked) and booking["booking_id"] in last
+
+
+@pytest.fixture
+def connected(
+    talk: Talk, database: Database, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> list[Any]:
+    """Addresses that Python code connects to from now on; all but the test's servers and
+    every name's look-up are refused. (libpq opens its own sockets, to Postgres only.)"""
+    ours = {urlsplit(url).port for url in (database.url, broker.url)}
+    tried: list[Any] = []
+
+    def guarded(name: str) -> None:
+        real = getattr(socket.socket, name)
+
+        def connect(sock: socket.socket, address: Any) -> Any:
+            tried.append(address)
+            if address[0] != "127.0.0.1" or address[1] not in ours:
+                raise OSError(f"no network in this test: {address}")
+            return real(sock, address)
+
+        monkeypatch.setattr(socket.socket, name, connect)
+
+    look_up = socket.getaddrinfo
+
+    def getaddrinfo(host: Any, *args: Any, **given: Any) -> Any:
+        if host not in ("127.0.0.1", "localhost"):
+            tried.append((host, None))
+            raise socket.gaierror(f"no names in this test: {host}")
+        return look_up(host, *args, **given)
+
+    guarded("connect")
+    guarded("connect_ex")
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    with pytest.raises(OSError, match="no names in this test"):
+        socket.create_connection(("rooms.example.org", 80), 1)
+    with pytest.raises(OSError, match="no network in this test"):
+        socket.create_connection(("127.0.0.1", 9), 1)
+    tried.clear()
+    return tried
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        ("hello", "tomorrow at half past two", "8", "the second one", "no", "Plum", "yes"),
+        ("您好", "明天下午两点半", "8", "第二个", "不要", "梅", "好的"),
+    ],
+)
+def test_the_rules_need_no_network(
+    talk: Talk, broker: Broker, connected: list[Any], said: tuple[str, ...]
+) -> None:
+    """A whole conversation in which nothing is connected to but Postgres and the broker."""
+    for text in said:
+        talk.say(text)
+    assert talk.bookings() == [("R3", "2030-06-04 14:30", 60, 8)]
+    assert talk.slot.publisher.flush(5)
+    assert connected and {*connected} == {("127.0.0.1", urlsplit(broker.url).port)}
 
 
 def test_what_is_missing_is_asked_for(talk: Talk) -> None:
