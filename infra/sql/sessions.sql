@@ -14,7 +14,12 @@ WHERE tenant = %(tenant)s AND (%(user_id)s::text IS NULL OR user_id = %(user_id)
 ORDER BY created_at DESC, session_id LIMIT %(limit)s;
 
 -- name: session_owner
-SELECT user_id FROM fleet.sessions WHERE thread_id = %(thread_id)s AND tenant = %(tenant)s;
+-- absent: for how many seconds nobody has been there; null unless its graph is sensitive.
+SELECT s.user_id, l.seen_at AS last_seen_at,
+    extract(epoch FROM fleet.now() - l.seen_at)::float8 AS absent
+FROM fleet.sessions s LEFT JOIN fleet.graphs g ON g.graph = s.graph
+CROSS JOIN LATERAL (SELECT CASE WHEN g.sensitive THEN fleet.last_seen(s) END AS seen_at) AS l
+WHERE s.thread_id = %(thread_id)s AND s.tenant = %(tenant)s;
 
 -- name: session_head
 -- The newest event of those that are kept, and the open questions that were asked by the one
@@ -44,8 +49,12 @@ SELECT json_build_object(
         FROM fleet.questions q WHERE q.thread_id = n.thread_id AND q.status = 'open')) AS standing
 FROM (SELECT %(thread_id)s::text AS thread_id) AS n LEFT JOIN fleet.threads t USING (thread_id);
 
+-- name: moment
+SELECT fleet.now() AS now;
+
 -- name: beat
-SELECT fleet.beat(%(gateway)s, %(here)s, %(gone)s);
+SELECT fleet.beat(%(gateway)s, %(here)s::text[] || fleet.open_to_guests(%(guests)s),
+    %(gone)s::text[] || fleet.open_to_guests(%(guests_gone)s));
 
 -- name: tend_sessions
 SELECT fleet.tend_sessions(%(timeout)s) AS closed;

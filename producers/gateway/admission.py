@@ -24,7 +24,7 @@ async def readable(state: Any, caller: Principal, graph: str, key: str) -> str:
 
 async def allow(state: Any, caller: Principal, thread: str, role: Role) -> None:
     """Raise Problem, 403, for a caller whose roles don't do; UnknownThread for a user to whom
-    the thread does not belong."""
+    the thread does not belong; FreshTokenNeeded for one to whom it does."""
     if role is Role.viewer:
         allowed = await owners.may_read(state, caller, thread)
     else:

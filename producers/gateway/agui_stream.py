@@ -136,7 +136,7 @@ class Listener:
             if self._watch is None:
                 self._watch = Watch(self._state, self._thread, after, new=self._new)
             watch = self._watch
-            with self._state.presence.watching(self._thread):
+            with self._state.presence.watching(self._thread, guest=self._entry.guest):
                 while not over:
                     try:
                         told, over = await self._step(watch, await watch.next(self._patience()))

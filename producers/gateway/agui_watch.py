@@ -10,6 +10,7 @@ from ..live.events import Event, Lagging
 from ..live.ids import EventId
 from ..live.snapshot import Snapshot
 from .auth import Principal, Unauthorized, authenticate, expired
+from .principals import ANYBODY
 from .problems import Problem
 
 #: Seconds of silence after which a comment says that we are there; so often, too, a caller's
@@ -26,6 +27,11 @@ class Entry:
         self._token = token
         self._principal = principal
         self._looked = time.monotonic()
+
+    @property
+    def guest(self) -> bool:
+        """Whether a role let the caller in, and not that the thread is theirs."""
+        return bool(self._principal.roles) and self._principal is not ANYBODY
 
     def seconds(self, longest: float) -> float:
         """How long nothing has to be looked at."""

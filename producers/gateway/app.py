@@ -1,7 +1,8 @@
 """The gateway as an ASGI app.
 
 `app.state` has what every door needs: settings, fleets, database, tokens, limits, hub,
-presence, and `closing`, an event that is set when the process is told to end: streams end then.
+presence, broker_memory, and `closing`, an event that is set when the process is told to end:
+streams end then.
 """
 
 from collections.abc import AsyncIterator
@@ -18,6 +19,7 @@ from infra.settings import Settings
 from ..live import Hub
 from . import agui, health, links, origins, page, problems, rest, sessions, ws
 from .bodies import BodyLimit
+from .broker_memory import BrokerMemory
 from .database import Database
 from .fleets import Fleets
 from .in_flight import InFlight
@@ -73,6 +75,8 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     state.database = Database(settings.require_postgres(), settings.client_timeout)
     state.presence = Presence(state.database)
     await state.presence.start()
+    state.broker_memory = BrokerMemory(settings.redis_url, state.database)
+    await state.broker_memory.start()
     state.hub = Hub(settings)
     await state.hub.start()
     try:
@@ -81,6 +85,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
         state.closing.set()
         await state.hub.aclose()
         await state.presence.aclose()
+        await state.broker_memory.aclose()
         state.database.close()
         state.fleets.close()
 

@@ -22,15 +22,40 @@ _EVERY, _GATHERED = 10.0, 0.05
 _log = structlog.get_logger(__name__)
 
 
+class _Watched(Counter[str]):
+    """How many watch each thread; new, gone: what is to be said of that."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.new: set[str] = set()
+        self.gone: set[str] = set()
+
+    def come(self, thread_id: str) -> None:
+        self[thread_id] += 1
+        if self[thread_id] == 1:
+            self.gone.discard(thread_id)
+            self.new.add(thread_id)
+
+    def leave(self, thread_id: str) -> None:
+        self[thread_id] -= 1
+        if self[thread_id] <= 0:
+            del self[thread_id]
+            self.new.discard(thread_id)
+            self.gone.add(thread_id)
+
+    def end(self) -> None:
+        self.gone |= self.keys()
+        self.clear()
+        self.new.clear()
+
+
 class Presence:
     """One per gateway process. `watching` is for the time of a connection."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.gateway = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
-        self._watched: Counter[str] = Counter()
-        self._new: set[str] = set()
-        self._gone: set[str] = set()
+        self._watched, self._guests = _Watched(), _Watched()
         self._changed = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -44,29 +69,23 @@ class Presence:
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
-        self._gone |= self._watched.keys()
-        self._watched.clear()
-        await self._say([])
+        self._watched.end()
+        self._guests.end()
+        await self._say(every=False)
 
     @contextlib.contextmanager
-    def watching(self, thread_id: str) -> Iterator[None]:
-        """Somebody watches the thread for as long as this lasts."""
-        self._watched[thread_id] += 1
-        if self._watched[thread_id] == 1:
-            self._gone.discard(thread_id)
-            self._new.add(thread_id)
-            self._changed.set()
+    def watching(self, thread_id: str, *, guest: bool = False) -> Iterator[None]:
+        """Somebody watches the thread for as long as this lasts. guest: it is not known to be
+        theirs; to a user's sensitive session such a one does not count."""
+        watched = self._guests if guest else self._watched
+        watched.come(thread_id)
+        self._changed.set()
         try:
             yield
         finally:
-            self._leave(thread_id)
-
-    def _leave(self, thread_id: str) -> None:
-        self._watched[thread_id] -= 1
-        if self._watched[thread_id] <= 0:
-            del self._watched[thread_id]
-            self._new.discard(thread_id)
-            self._gone.add(thread_id)
+            watched.leave(thread_id)
+            if thread_id in self._guests:
+                self._guests.new.add(thread_id)
             self._changed.set()
 
     async def _run(self) -> None:
@@ -78,27 +97,39 @@ class Presence:
                     await self._changed.wait()
                     await asyncio.sleep(_GATHERED)
             self._changed.clear()
-            if loop.time() >= due:
+            every = loop.time() >= due
+            if every:
                 due = loop.time() + _EVERY
-                await self._say(sorted(self._watched))
-            else:
-                await self._say(sorted(self._new))
+            await self._say(every=every)
 
-    async def _say(self, here: list[str]) -> None:
-        gone, self._gone = self._gone, set()
-        self._new.clear()
-        if not here and not gone:
+    async def _say(self, *, every: bool) -> None:
+        """every: of all who are there, not only of who has come."""
+        watched, guests = self._watched, self._guests
+        here = {*watched} if every else watched.new
+        looking = ({*guests} if every else guests.new) - watched.keys()
+        gone, left = watched.gone, guests.gone - watched.keys()
+        for one in watched, guests:
+            one.new, one.gone = set(), set()
+        if not (here or looking or gone or left):
             return
         try:
             await self._database.row(
-                "beat", reads=True, gateway=self.gateway, here=here, gone=sorted(gone)
+                "beat",
+                reads=True,
+                gateway=self.gateway,
+                here=sorted(here),
+                gone=sorted(gone),
+                guests=sorted(looking),
+                guests_gone=sorted(left),
             )
         except Exception as exc:
             # Whatever it is: those who are there come with the next word for all, and so do
             # those who went. Nobody would start this task again.
-            self._gone |= {thread for thread in gone if thread not in self._watched}
+            watched.gone |= gone - watched.keys()
+            guests.gone |= left - guests.keys()
             known = isinstance(exc, ProducerError)
             _log.warning("presence_unsaid", error=str(exc), exc_info=not known)
         except BaseException:
-            self._gone |= gone
+            watched.gone |= gone
+            guests.gone |= left
             raise

@@ -154,7 +154,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """For `responses` of a route: what any may answer with, and these."""
     texts = {
         400: "It can't be read, or holds a name or value that is none.",
-        401: "No token, or none that is valid.",
+        401: "No token, none that is valid, or one too old for a sensitive session.",
         403: "The caller's roles, or the page that it comes from, may not do this.",
         404: "There is no such thread, graph or question for this caller.",
         409: "It does not fit what the thread is doing.",

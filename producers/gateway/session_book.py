@@ -61,6 +61,11 @@ class Session(BaseModel):
             principal.may(Role.viewer) or self.owned_by(principal)
         )
 
+    def has_guest(self, principal: Principal) -> bool:
+        """Whether the caller looks into a session of somebody else's. One without a user is
+        that of whoever may see it."""
+        return self.user_id is not None and not self.owned_by(principal)
+
     def owned_by(self, principal: Principal) -> bool:
         """Whether it is the caller's own."""
         return (

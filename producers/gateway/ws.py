@@ -23,7 +23,7 @@ async def chat(socket: WebSocket) -> None:
     line = Line(socket)
     try:
         session = await opened(line, state)
-        with state.presence.watching(session.session.thread_id):
+        with state.presence.watching(session.session.thread_id, guest=session.guest):
             await Connection(state, line, session).run()
     except Gone:
         return

@@ -2,12 +2,13 @@
 
 import asyncio
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 from ..errors import ProducerError
 from ..live.ids import EventId
 from ..refusals import unknown_graph
+from . import keys
+from .absences import is_fresh, left_alone
 from .auth import Principal, Role, authenticate
 from .problems import Problem
 from .session_book import Session, SessionBook
@@ -17,8 +18,6 @@ from .ws_messages import Auth, Init, Refused, parsed
 
 #: Seconds for the first frame, and for a person to sign in anew.
 INIT_WITHIN, SIGN_IN_WITHIN = 5.0, 300.0
-#: A token says to the second when it was made.
-_ROUNDED = timedelta(seconds=1)
 
 
 class End(Exception):
@@ -33,7 +32,8 @@ class End(Exception):
 @dataclass(frozen=True)
 class Opened:
     """resumed: the session was there before. after: what the page has seen last, if that is
-    to be gone on from. away: whether the absence was longer than the reconnect window."""
+    to be gone on from. away: whether the absence was longer than the reconnect window. guest: the
+    session is somebody else's."""
 
     session: Session
     principal: Principal
@@ -41,6 +41,7 @@ class Opened:
     resumed: bool
     after: EventId | None
     away: bool
+    guest: bool
 
 
 async def opened(line: Line, state: Any) -> Opened:
@@ -52,19 +53,21 @@ async def opened(line: Line, state: Any) -> Opened:
         seen = None if frame.last_seq is None else EventId.parse(frame.last_seq)
         book = SessionBook(state.database)
         session = await _session(state, book, principal, frame)
+        resumed = frame.session_id is not None
         away = session.absent > state.settings.reconnect_window
-        token = frame.token
-        if session.sensitive and away and state.settings.gateway_auth != "off":
+        token, asked = frame.token, resumed and await _is_asked(state, session, principal)
+        if asked:
             principal, token = await _fresh(line, state, session, principal, frame.token)
-        if session.closed_at is not None or session.absent > state.settings.session_timeout / 2:
-            # Also where the sweep may close it before it hears that somebody is there.
+        guest = _is_guest(state, session, principal)
+        # Also where the sweep may close it before it hears that somebody is there.
+        late = session.absent > state.settings.session_timeout / 2
+        if (asked or late or session.closed_at) and not (guest and session.sensitive):
             await book.reopen(session)
     except (Refused, ProducerError, Problem) as exc:
         said = told(exc)
         await line.send(said.as_frame())
         raise End(1013 if said.retry else 1008, said.code) from None
-    resumed = frame.session_id is not None
-    return Opened(session, principal, token, resumed, None if away else seen, away)
+    return Opened(session, principal, token, resumed, None if away else seen, away, guest)
 
 
 def told(exc: Refused | ProducerError | Problem) -> Refused:
@@ -107,6 +110,17 @@ async def _session(state: Any, book: SessionBook, principal: Principal, frame: I
     return made
 
 
+def _is_guest(state: Any, session: Session, principal: Principal) -> bool:
+    return session.has_guest(principal) and state.settings.gateway_auth != "off"
+
+
+async def _is_asked(state: Any, session: Session, principal: Principal) -> bool:
+    """Whether it takes a fresh token to go on with the session."""
+    if not session.sensitive or _is_guest(state, session, principal):
+        return False
+    return await left_alone(state, session.absent, session.last_seen_at)
+
+
 async def _fresh(
     line: Line, state: Any, session: Session, principal: Principal, token: str | None
 ) -> tuple[Principal, str | None]:
@@ -114,10 +128,10 @@ async def _fresh(
     shown = False
     try:
         async with asyncio.timeout(SIGN_IN_WITHIN):
-            while not _is_fresh(principal, session, shown=shown):
+            while not (shown or is_fresh(principal, session.last_seen_at)):
                 needed = Refused(
                     "fresh_token_needed",
-                    "This session was left alone for long: sign in anew to go on with it.",
+                    "This session was left alone: sign in anew to go on with it.",
                     retry=True,
                 )
                 await line.send(needed.as_frame())
@@ -125,17 +139,10 @@ async def _fresh(
                 state.limits.require(principal)
                 if isinstance(frame, Auth):
                     principal, token = await authenticate(state, frame.token), frame.token
-                    shown = True
+                    # Given again when it was asked for: all that a key can do.
+                    shown = keys.is_key(frame.token)
     except TimeoutError:
         raise Refused("no_fresh_token", "No fresh token has come.") from None
     if not session.visible_to(principal):
         raise Refused("unknown_session", "There is no such session.")
     return principal, token
-
-
-def _is_fresh(principal: Principal, session: Session, *, shown: bool) -> bool:
-    """shown: it was given again when it was asked for, which is all that a key can do."""
-    if principal.expires_at is None:
-        return shown
-    issued = principal.issued_at
-    return issued is not None and issued > session.last_seen_at - _ROUNDED

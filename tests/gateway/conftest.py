@@ -12,7 +12,7 @@ from graphs.registry import Registry
 from infra.devservers import Child, Stack
 from infra.settings import get_settings
 from tests.acceptance.commands import FLEET
-from tests.gateway.serving import AUDIENCE, ISSUER, SECRET, Gateway
+from tests.gateway.serving import JWT, Gateway
 from tests.harness import Shop, clean_environment, eventually
 from workers.slot import Slot
 
@@ -28,8 +28,7 @@ def gateway(fleet_settings: dict[str, Any]) -> Iterator[Gateway]:
 def guarded(fleet_settings: dict[str, Any]) -> Iterator[Gateway]:
     """With authentication: `guarded.key("producer", tenant="acme")` makes an API key,
     `serving.token("u_1", tenant="acme")` a JWT."""
-    jwt = {"jwt_secret": SECRET, "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
-    with Gateway(**fleet_settings, **jwt) as gateway:
+    with Gateway(**fleet_settings, **JWT) as gateway:
         yield gateway
 
 

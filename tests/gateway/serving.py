@@ -17,6 +17,8 @@ from tests.harness import eventually
 
 SECRET = "a secret of at least thirty-two bytes, for tests"
 ISSUER, AUDIENCE = "https://issuer.test", "fleet"
+#: Settings of a gateway that takes the tests' tokens.
+JWT = {"jwt_secret": SECRET, "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
 
 
 class Gateway:
@@ -44,13 +46,15 @@ class Gateway:
             headers["Authorization"] = f"Bearer {token}"
         return httpx.Client(base_url=self.url, headers=headers, timeout=30)
 
-    def key(self, *roles: str, tenant: str = "", user: str | None = None) -> str:
+    def key(
+        self, *roles: str, tenant: str = "", user: str | None = None, days: float | None = None
+    ) -> str:
         """A new API key."""
         settings = self.settings
         database = Database(settings.require_postgres(), settings.client_timeout)
         try:
             named = [Role(role) for role in roles]
-            return keys.create(database, "test", named, tenant=tenant, user=user)[0]
+            return keys.create(database, "test", named, tenant=tenant, user=user, days=days)[0]
         finally:
             database.close()
 

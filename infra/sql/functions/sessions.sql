@@ -9,6 +9,13 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
         WHEN 'failed' THEN 'failed' ELSE 'active' END
 $$;
 
+-- When somebody who counts was there last.
+CREATE OR REPLACE FUNCTION fleet.last_seen(s fleet.sessions) RETURNS timestamptz
+LANGUAGE sql STABLE AS $$
+    SELECT greatest(s.last_seen_at, (
+        SELECT max(seen_at) FROM fleet.presence p WHERE p.thread_id = s.thread_id))
+$$;
+
 -- As a door sees one. absent: for how many seconds nobody has been there.
 CREATE OR REPLACE FUNCTION fleet.session_seen(s fleet.sessions) RETURNS jsonb
 LANGUAGE sql STABLE AS $$
@@ -22,8 +29,7 @@ LANGUAGE sql STABLE AS $$
         'last_seen_at', l.seen_at,
         'absent', greatest(extract(epoch FROM fleet.now() - l.seen_at), 0)::float8,
         'sensitive', coalesce((SELECT sensitive FROM fleet.graphs g WHERE g.graph = s.graph), false))
-    FROM (SELECT greatest(s.last_seen_at, (
-            SELECT max(seen_at) FROM fleet.presence p WHERE p.thread_id = s.thread_id)) AS seen_at) AS l
+    FROM (SELECT fleet.last_seen(s) AS seen_at) AS l
     LEFT JOIN fleet.threads t ON t.thread_id = s.thread_id
 $$;
 
@@ -55,19 +61,29 @@ LANGUAGE sql VOLATILE AS $$
     WHERE session_id = p_session
 $$;
 
--- What a gateway says: who is watched through it (p_here), who is not any more (p_gone). In
+-- Of threads that are watched by others than their users, or by nobody known, those where that
+-- counts as somebody's being there: all but those of a user's sensitive session.
+CREATE OR REPLACE FUNCTION fleet.open_to_guests(p_threads text[]) RETURNS text[]
+LANGUAGE sql STABLE AS $$
+    SELECT coalesce(array_agg(w.thread_id), '{}') FROM unnest(p_threads) AS w (thread_id)
+    WHERE NOT EXISTS (
+        SELECT FROM fleet.sessions s JOIN fleet.graphs g USING (graph)
+        WHERE s.thread_id = w.thread_id AND s.user_id IS NOT NULL AND g.sensitive)
+$$;
+
+-- What a gateway says: who is not watched through it any more (p_gone), who is (p_here). In
 -- the order of names, so that two of them never wait for each other.
 CREATE OR REPLACE FUNCTION fleet.beat(p_gateway text, p_here text[], p_gone text[]) RETURNS void
 LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
-    INSERT INTO fleet.presence AS p (thread_id, gateway, seen_at)
-    SELECT thread_id, p_gateway, fleet.now() FROM unnest(p_here) AS thread_id ORDER BY thread_id
-    ON CONFLICT (thread_id, gateway) DO UPDATE SET seen_at = EXCLUDED.seen_at;
     IF p_gone <> '{}' THEN
         DELETE FROM fleet.presence WHERE gateway = p_gateway AND thread_id = ANY (p_gone);
         PERFORM FROM fleet.sessions WHERE thread_id = ANY (p_gone) ORDER BY thread_id FOR UPDATE;
         UPDATE fleet.sessions SET last_seen_at = fleet.now() WHERE thread_id = ANY (p_gone);
     END IF;
+    INSERT INTO fleet.presence AS p (thread_id, gateway, seen_at)
+    SELECT thread_id, p_gateway, fleet.now() FROM unnest(p_here) AS thread_id ORDER BY thread_id
+    ON CONFLICT (thread_id, gateway) DO UPDATE SET seen_at = EXCLUDED.seen_at;
 END $$;
 
 -- The sweep's part: gateways that died without a word, states, and sessions to which nobody
