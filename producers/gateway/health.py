@@ -15,10 +15,14 @@ from ..errors import ProducerError
 router = APIRouter(tags=["health"])
 
 
+class Health(BaseModel):
+    status: Literal["ok"] = "ok"
+
+
 @router.get("/healthz")
-async def healthz() -> dict[str, str]:
+async def healthz() -> Health:
     """The process lives. Nothing else is looked at."""
-    return {"status": "ok"}
+    return Health()
 
 
 class Check(BaseModel):

@@ -5,11 +5,12 @@ from typing import Any
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from .rest_examples import EXAMPLES, STREAM
 from .rest_models import ProblemBody, problems
 
 
 def document(app: FastAPI) -> dict[str, Any]:
-    """FastAPI's, with the problems that routes answer with; made once."""
+    """FastAPI's, with the problems that routes answer with and examples; made once."""
     if app.openapi_schema is None:
         made = get_openapi(
             title=app.title,
@@ -22,9 +23,12 @@ def document(app: FastAPI) -> dict[str, Any]:
         # Theirs; a request that is not valid is a problem here.
         for name in ("HTTPValidationError", "ValidationError"):
             schemas.pop(name, None)
+        for name, examples in EXAMPLES.items():
+            schemas[name]["examples"] = examples
         for path in made["paths"].values():
             for operation in path.values():
                 _with_problems(operation)
+                _with_streams(operation)
         app.openapi_schema = made
     return app.openapi_schema
 
@@ -37,3 +41,9 @@ def _with_problems(operation: dict[str, Any]) -> None:
     if "security" in operation:
         for status, answer in problems().items():
             answers.setdefault(str(status), answer)
+
+
+def _with_streams(operation: dict[str, Any]) -> None:
+    for answer in operation["responses"].values():
+        if (stream := answer.get("content", {}).get("text/event-stream")) is not None:
+            stream["example"] = STREAM

@@ -4,9 +4,11 @@ import json
 import re
 from typing import Any
 
+import httpx
 import hypothesis
 import pytest
 import schemathesis
+from jsonschema import Draft202012Validator
 from schemathesis.specs.openapi.checks import (
     content_type_conformance,
     response_schema_conformance,
@@ -34,6 +36,11 @@ def document(gateway: Gateway, fleet: Fleet, database: Database) -> Any:
     return schemathesis.openapi.from_url(f"{gateway.url}/openapi.json").include(
         path_regex="^/(threads|healthz|readyz)"
     )
+
+
+@pytest.fixture
+def openapi(client: httpx.Client) -> Any:
+    return client.get("/openapi.json").json()
 
 
 @pytest.mark.timeout(300)
@@ -71,11 +78,34 @@ def _tried_where_something_is(case: schemathesis.Case) -> None:
     case.call_and_validate(checks=CHECKS)
 
 
-def test_every_reference_leads_somewhere(gateway: Gateway) -> None:
-    """And each door has examples of what is sent to it."""
-    with gateway.client() as client:
-        found = client.get("/openapi.json").json()
-    named = set(re.findall(r"#/components/schemas/([^\"]+)", json.dumps(found)))
-    assert named <= found["components"]["schemas"].keys()
+def test_every_reference_leads_somewhere(openapi: Any) -> None:
+    """And what is sent to a door, and what it says against it, has examples."""
+    named = set(re.findall(r"#/components/schemas/([^\"]+)", json.dumps(openapi)))
+    assert named <= openapi["components"]["schemas"].keys()
     for name in ("Send", "GivenAnswer", "ProblemBody"):
-        assert found["components"]["schemas"][name]["examples"]
+        assert openapi["components"]["schemas"][name]["examples"]
+
+
+def test_every_good_answer_has_an_example_that_fits(openapi: Any) -> None:
+    """Each 2xx of each door; an example that has grown old would not."""
+    told = [
+        (f"{method} {path} {status}", kind, shown)
+        for path, operations in openapi["paths"].items()
+        for method, operation in operations.items()
+        for status, answer in operation["responses"].items()
+        if status.startswith("2")
+        for kind, shown in answer["content"].items()
+    ]
+    assert len(told) > 15
+    for door, kind, shown in told:
+        schema = shown["schema"]
+        if kind == "text/event-stream":
+            assert shown["example"].endswith("\n\n"), door
+            continue
+        name = schema.get("items", schema)["$ref"].rpartition("/")[2]
+        found = openapi["components"]["schemas"][name]
+        fits = Draft202012Validator({**found, "components": openapi["components"]})
+        assert found.get("examples"), door
+        for example in found["examples"]:
+            fits.validate(example)
+            assert example.keys() == found["properties"].keys(), door
