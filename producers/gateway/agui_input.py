@@ -14,7 +14,7 @@ from ag_ui.core import ResumeEntry, RunAgentInput, UserMessage
 
 from ..client import Fleet
 from ..errors import InvalidPayload, MessageConflict
-from ..names import split_thread_id
+from ..names import check_graph, check_key, split_thread_id
 from ..names import thread_id as thread_id_of
 from ..refusals import unknown_thread
 from .agui_answers import Answers
@@ -61,7 +61,7 @@ def place(tenant: str, thread: str, graph: str | None) -> str:
     """The fleet's thread_id of AG-UI's threadId, which is `graph:key`, or the key alone where
     the graph is named beside it. Raises InvalidKey, UnknownThread."""
     if graph and not thread.startswith((f"{graph}:", f"{tenant}/{graph}:")):
-        return thread_id_of(graph, thread, tenant)
+        return thread_id_of(check_graph(graph), check_key(thread), tenant)
     owner, graph, key = split_thread_id(thread)
     if owner not in ("", tenant):
         raise unknown_thread(thread)

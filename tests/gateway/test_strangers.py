@@ -15,10 +15,10 @@ from producers.gateway import app
 from producers.gateway.database import Database as GatewayDatabase
 from producers.gateway.fleets import Fleets
 from tests.gateway.agui_turns import asked, write_graphs
-from tests.gateway.doors import BEGINS, DOORS, Asked, anns_thread
+from tests.gateway.doors import BEGINS, DOORS, Ask, Asked, anns_thread
 from tests.gateway.pages import Page
 from tests.gateway.serving import Gateway, problem, token
-from tests.harness import Database
+from tests.harness import Database, eventually
 from workers.slot import Slot
 
 EVIL = "https://evil.example"
@@ -132,22 +132,91 @@ def _all(database: Database) -> list[list[tuple[Any, ...]]]:
     return [database.fetch(f"SELECT * FROM fleet.{t} ORDER BY 1, 2") for t in tables]
 
 
-@pytest.mark.parametrize("named", ["acme/both:{}", "other/both:{}"])
+@pytest.mark.parametrize(
+    ("tenant", "named"),
+    [
+        ("other", "acme/both:{}"),
+        ("other", "other/both:{}"),
+        ("", "acme/both:{}"),
+        ("", "/both:{}"),
+        ("", "acme/acme/both:{}"),
+    ],
+)
 def test_a_tenant_named_in_a_thread_id_opens_nothing(
-    guarded: Gateway, anns: Asked, named: str
+    guarded: Gateway, anns: Asked, database: Database, tenant: str, named: str
 ) -> None:
-    """It is the caller's own, whatever the id says."""
-    with guarded.client(token("mallory", tenant="other", roles=["operator"])) as client:
+    """It is the caller's own, whatever the id says; the default one has no right to others."""
+    before = _all(database)
+    entry = {"interruptId": anns.question, "status": "resolved", "payload": "Monday"}
+    answer = {"question_id": anns.question, "value": "Monday"}
+    with guarded.client(token("mallory", tenant=tenant, roles=["operator"])) as client:
         for key in anns.key, HIDDEN:
-            query = {"thread_id": named.format(key)}
+            name = named.format(key)
             answers = [
-                client.get("/agent/state", params=query),
-                client.get("/agent/events", params=query),
-                client.post("/agent/cancel", json=query),
-                client.post("/agent/run", json=asked(query["thread_id"])),
+                client.get("/agent/state", params={"thread_id": name}),
+                client.get("/agent/events", params={"thread_id": name}),
+                client.post("/agent/cancel", json={"thread_id": name}),
+                client.post("/agent/resume", json={"thread_id": name, **answer}),
+                client.post("/agent/run", json=asked(name)),
+                client.post("/agent/run", json=asked(name, "r2", resume=[entry])),
             ]
-            for answer in answers:
-                problem(answer, 404, "unknown_thread")
+            if not named.startswith(f"{tenant}/both"):
+                answers.append(client.post("/agent/run", json=asked(name, "r3", ("u1", "hello"))))
+            for told in answers:
+                if told.status_code == 400:
+                    problem(told, 400, "invalid_key")
+                else:
+                    problem(told, 404, "unknown_thread")
+    assert _all(database) == before
+
+
+@pytest.mark.parametrize("graph", ["acme/both", "both", "/both"])
+def test_a_tenant_named_in_a_graph_opens_nothing(
+    guarded: Gateway, anns: Asked, database: Database, graph: str
+) -> None:
+    """The default tenant's threads bear no tenant's name, which one in the graph's would pass
+    for."""
+    before = _all(database)
+    with guarded.client(token("mallory", roles=["operator"])) as client:
+        for key in anns.key, f"acme/both:{anns.key}":
+            for more in {}, {"messages": [{"id": "u1", "role": "user", "content": "hello"}]}:
+                if graph == "both" and more:
+                    continue  # that begins one of their own
+                body = asked(key) | more
+                told = client.post("/agent/run", params={"graph": graph}, json=body)
+                assert told.status_code in (400, 404), told.text
+            told = client.get(f"/threads/{graph.replace('/', '%2F')}/{key.replace('/', '%2F')}")
+            assert told.status_code in (400, 404, 422), told.text
+    assert _all(database) == before
+
+
+@pytest.mark.parametrize("tenant", ["other", ""])
+@pytest.mark.parametrize("begin", BEGINS, ids=["rest", "agui"])
+def test_another_tenants_role_begins_a_thread_of_its_own_by_the_same_key(
+    guarded: Gateway, anns: Asked, database: Database, tenant: str, begin: Ask
+) -> None:
+    """Under the same message_id too: what it says, is asked and answers is in that one only."""
+    theirs = f"acme/both:{anns.key}"
+    own = f"{tenant}/both:{anns.key}" if tenant else f"both:{anns.key}"
+    before = _of(database, theirs)
+    with guarded.client(token("mallory", tenant=tenant, roles=["operator"])) as client:
+        assert begin(client, anns.key, anns).status_code in (200, 202)
+        place = f"/threads/both/{anns.key}"
+        found = eventually(lambda: client.get(f"{place}/questions").json()["questions"])
+        assert client.get(place).json()["thread_id"] == own
+        answer = f"{place}/questions/{found[0]['question_id']}/answer"
+        assert client.post(answer, json={"value": "Monday"}).status_code == 202
+        assert client.post(f"{place}/cancel").status_code in (200, 202)
+    assert _of(database, theirs) == before
+    assert {t for (t,) in database.fetch("SELECT thread_id FROM fleet.threads")} == {theirs, own}
+
+
+def _of(database: Database, thread: str) -> list[list[tuple[Any, ...]]]:
+    """All rows that there are of a thread."""
+    tables = ["fleet.threads", "fleet.messages", "fleet.questions", "fleet.events"]
+    tables += ["fleet.sessions", "checkpoints", "checkpoint_writes", "checkpoint_blobs"]
+    found = "SELECT t::text FROM {} t WHERE thread_id = %s ORDER BY 1"
+    return [database.fetch(found.format(t), thread) for t in tables]
 
 
 @pytest.mark.parametrize("who", STRANGERS, ids=lambda who: ",".join(map(str, who.values())))
