@@ -12,11 +12,8 @@ from langgraph.types import interrupt
 from pydantic import ValidationError
 
 from graphs.booking import rooms, tools
-from graphs.booking.state import BookingState, Candidate, Slot, Slots
+from graphs.booking.state import LENGTH, BookingState, Candidate, Slot, Slots
 from graphs.booking.view import View, view_of
-
-#: Minutes, where nobody said how long.
-LENGTH = 60
 
 
 class Refused(Exception):

@@ -55,7 +55,7 @@ def _after(days: int) -> Reader:
     return lambda _, today: day_from(f"in {days} days", today)
 
 
-def _han_date(found: "re.Match[str]", today: date) -> date | None:
+def _numbered(found: "re.Match[str]", today: date) -> date | None:
     given = found.groupdict()
     year, month, day = given.get("year"), given.get("month"), given["day"]
     if which := given.get("which"):
@@ -80,7 +80,7 @@ def _week(found: "re.Match[str]") -> int | None:
     return _WEEKS.get((given.get("week") or given.get("which") or "").split(" ")[0])
 
 
-_WEEKS = {"this": 0, "next": 1, "这": 0, "本": 0, "下": 1, "下下": 2}
+_WEEKS = {"last": -1, "this": 0, "next": 1, "上": -1, "这": 0, "本": 0, "下": 1, "下下": 2}
 _NAMES = r"(?P<day>mon|tues?|wed|thu(?:rs?)?|fri|sat|sun)(?:day|nesday|urday|sday)?"
 _FORMS: list[tuple["re.Pattern[str]", Reader]] = [
     (re.compile(pattern), reader)
@@ -89,28 +89,30 @@ _FORMS: list[tuple["re.Pattern[str]", Reader]] = [
         (
             rf"(?:(?P<year>\d{{4}})\s*年\s*)?(?<!\d)(?P<month>{_MONTH})\s*月"
             r"\s*(?P<day>\d{1,2})\s*[日号]?",
-            _han_date,
+            _numbered,
         ),
         ("大后天", _after(3)),
         ("后天", _after(2)),
-        ("明[天日早晚]|明(?=[上下中]午)", _after(1)),
-        ("今[天日早晚]|今(?=[上下中]午)", _after(0)),
+        ("明[天日儿早晚]|明(?=[上下中]午)", _after(1)),
+        ("今[天日儿早晚]|今(?=[上下中]午)", _after(0)),
         (r"(\d+)\s*天(?:之|以)?后", _in_days),
         (
-            r"(?P<which>下下|下|这|本)?\s*个?\s*(?:周|星期|礼拜)\s*(?P<day>[1-7日天末])",
+            r"(?P<which>下下|下|这|本|上)?\s*个?\s*(?:周|星期|礼拜)\s*(?P<day>[1-7日天末])",
             _weekday,
         ),
-        (r"(?P<which>下|这|本)\s*个?\s*月\s*(?P<day>\d{1,2})\s*[号日]?", _han_date),
-        (r"(?<![\d:])(?<!\d月)(?<!\d月 )(?P<day>\d{1,2})\s*[号日](?![房会楼间])", _han_date),
+        (r"(?P<which>下|这|本)\s*个?\s*月\s*(?P<day>\d{1,2})\s*[号日]?", _numbered),
+        (r"(?<![\d:])(?<!\d月)(?<!\d月 )(?P<day>\d{1,2})\s*[号日](?![房会楼间])", _numbered),
         (r"\bday after tomorrow\b", _after(2)),
         (r"\btomorrow\b|\btmrw?\b|\btmr\b", _after(1)),
         (r"\btoday\b|\btonight\b|\bthis (?:morning|afternoon|evening)\b", _after(0)),
         (r"\bin (\d+) days?\b", _in_days),
-        (rf"\b{_MONTHS}\.? {_DAY}(?:,? \d{{4}})?\b", _date),
+        (rf"\b{_MONTHS}\.? {_DAY}(?:,? \d{{4}})?\b(?!\s*(?:[:-]\d|[ap]\.?m\b))", _date),
+        (r"\bon the (?P<day>\d{1,2})(?:st|nd|rd|th)\b", _numbered),
         (rf"\b{_DAY}(?: of)? {_MONTHS}(?:,? \d{{4}})?\b", _date),
         (r"(?<![\d/:-])\d{1,2}/\d{1,2}(?:/\d{4})?(?![\d/:-])", _date),
         (
-            rf"\b(?:(?P<which>next|this|on)\s+)?{_NAMES}\b(?:\s+(?P<week>next week|this week))?",
+            rf"\b(?:(?P<which>last|next|this|on)\s+)?{_NAMES}\b"
+            r"(?:\s+(?P<week>next week|this week))?",
             _weekday,
         ),
     )

@@ -7,12 +7,16 @@ from datetime import datetime, timedelta
 from graphs.booking import times, words
 from graphs.booking.dates import Named, find_date
 from graphs.booking.plaintext import normalised, with_digits
+from graphs.booking.shifts import find_shift
 from graphs.booking.state import Phase, Slots
 
-_NUMBER = re.compile(r"(?:about |around |大概|大约|约)?(\d+)\s*(?:个|please|吧)?[.!。]?")
+_NUMBER = re.compile(r"(?:about |around |大概|大约|约)?\(?(\d+)\s*(?:个|,?\s*please|吧)?[.)!。]*")
 _DAY = 24 * 60
 #: Characters that are read; whoever writes more has said it by then.
 _LONGEST = 1000
+#: A number of nothing here.
+_TOO_LONG = re.compile(r"\d{10,}")
+_MOST_PEOPLE = 999_999
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +38,14 @@ def read(
 ) -> Reading:
     """Read a text said at ``now``, in the time zone of the rooms; ``known``: what was said
     before."""
-    text = normalised(text[:_LONGEST])
+    text = _TOO_LONG.sub(" ", normalised(text[:_LONGEST]))
     verdict = words.verdict_of(text)
     if verdict == "cancel":
         return Reading({}, verdict=verdict)
     choice = None
-    if phase == "AWAITING_SELECTION":
-        choice, text = words.find_choice(text)
     text = with_digits(text)
+    if phase != "COLLECTING_SLOTS":
+        choice, text = words.find_choice(text)
     number = _NUMBER.fullmatch(text.strip())
     if number:
         return Reading({}, choice, verdict, int(number[1]))
@@ -49,7 +53,7 @@ def read(
 
 
 def _slots(text: str, now: datetime, known: Slots) -> Slots:
-    slots: Slots = {}
+    slots, text = find_shift(words.without_denials(text), known, now)
     minutes, text = times.find_minutes(text)
     half = times.half_of_day(text)
     day, text = find_date(text, now.date())
@@ -60,10 +64,10 @@ def _slots(text: str, now: datetime, known: Slots) -> Slots:
     if start is not None:
         slots["start"] = start
     if start is not None and end is not None:
-        minutes = _minute(end) - _minute(start)
-    if minutes is not None and 0 < minutes < _DAY:
+        minutes = times.minute_at(end) - times.minute_at(start)
+    if minutes is not None and 0 < minutes <= _DAY:
         slots["minutes"] = minutes
-    if people is not None and people > 0:
+    if people is not None and 0 < people <= _MOST_PEOPLE:
         slots["people"] = people
     equipment = words.find_equipment(text)
     if equipment is not None:
@@ -76,8 +80,3 @@ def _still_to_come(named: Named, start: str | None, now: datetime) -> str:
     over = named.day == now.date() and start is not None and start <= f"{now:%H:%M}"
     weeks = 1 if named.weekly and over else 0
     return (named.day + timedelta(weeks=weeks)).isoformat()
-
-
-def _minute(clock: str) -> int:
-    hour, minute = clock.split(":")
-    return int(hour) * 60 + int(minute)

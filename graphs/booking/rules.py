@@ -61,10 +61,7 @@ def _changes(view: View, reading: Reading) -> Slots:
 
 def _selected(view: View, said: HumanMessage, data: dict[str, Any], reading: Reading) -> AIMessage:
     rooms = view.state.get("candidates", [])
-    chosen = _by_name(rooms, data.get("room_id") or text_of(said), exact="room_id" in data)
-    number = reading.choice if reading.choice is not None else reading.number
-    if chosen is None and number is not None and -1 <= number <= len(rooms) and number != 0:
-        chosen = rooms[number - 1 if number > 0 else -1]
+    chosen = _chosen(rooms, said, data, reading)
     if chosen is None and reading.verdict == "yes" and len(rooms) == 1:
         chosen = rooms[0]
     if chosen is not None:
@@ -72,6 +69,17 @@ def _selected(view: View, said: HumanMessage, data: dict[str, Any], reading: Rea
     if reading.verdict == "no":
         return _ask(view, "")
     return _offer(view, texts.say("unclear", view.language))
+
+
+def _chosen(
+    rooms: list[Candidate], said: HumanMessage, data: dict[str, Any], reading: Reading
+) -> Candidate | None:
+    """The room that is named or numbered."""
+    named = _by_name(rooms, data.get("room_id") or text_of(said), exact="room_id" in data)
+    number = reading.choice if reading.choice is not None else reading.number
+    if named is not None or number is None or number == 0 or not -1 <= number <= len(rooms):
+        return named
+    return rooms[number - 1 if number > 0 else -1]
 
 
 def _by_name(rooms: list[Candidate], said: str, exact: bool) -> Candidate | None:
@@ -94,7 +102,7 @@ def _confirmed(view: View, said: HumanMessage, data: dict[str, Any], reading: Re
         return _find(view)
     if yes is True:
         return _call(view, "book_room", texts.say("booking", view.language), room_id=room["id"])
-    other = _by_name(view.state.get("candidates", []), text_of(said), exact=False)
+    other = _chosen(view.state.get("candidates", []), said, data, reading)
     if other is not None and other["id"] != room["id"]:
         return _confirm(view, other)
     if yes is False:

@@ -15,6 +15,10 @@ Language = Literal["zh", "en"]
 Outcome = Literal["booked", "cancelled"]
 
 
+#: Minutes, where nobody said how long.
+LENGTH = 60
+
+
 class Slots(TypedDict, total=False):
     """What is wanted; a name that is not there has not been said."""
 

@@ -13,7 +13,7 @@ from graphs.booking.parser import minute_of
 
 _HALVES = {
     "凌晨": "am", "早上": "am", "早晨": "am", "上午": "am", "早": "am", "中午": "noon",
-    "下午": "pm", "傍晚": "pm", "晚上": "pm", "晚": "pm",
+    "下午": "pm", "傍晚": "pm", "晚上": "night", "晚": "night",
 }  # fmt: skip
 _HALF = rf"(?:(?P<half>{'|'.join(_HALVES)})\s*)?"
 _HAN_CLOCK = re.compile(
@@ -30,7 +30,11 @@ _SPOKEN = re.compile(
     r"\b(?P<part>half past|quarter past|quarter to)\s+(?P<hour>\d{1,2})(?:\s*" + _AMPM + ")?"
 )
 _NOON = re.compile(r"\b(?:noon|midday)\b|中午(?!\s*\d{1,2}\s*[点时:])|正午")
-_BARE = re.compile(r"\b(?:at|from|around|about|starting|start)\s+(?P<hour>\d{1,2})\b(?!\s*[:/%人])")
+_BARE = re.compile(
+    r"\b(?:at|from|around|about|starting|start)\s+(?P<hour>\d{1,2})(?:\.(?P<minute>\d{2}))?\b"
+    r"(?!\s*[:/%人]|\.\d)"
+    r"|\b(?P<told>\d{1,2})(?=\s+(?:in the (?:morning|afternoon|evening)|at night)\b)"
+)
 #: "2-4pm", "from 2 to 4", "between 2 and 4": an hour that only the other end makes one.
 _HOURS = re.compile(
     r"(?:(?P<from>from|between)\s+)?(?<![\d:/-])(?P<hour>\d{1,2})(?P<minutes>:\d{2})?\s*"
@@ -40,7 +44,8 @@ _HOURS = re.compile(
 #: Where the half of the day stands apart from the hour: "tomorrow afternoon at 2", "今晚".
 _HINTS = (
     ("am", re.compile(r"\bmorning\b|[今明]早|上午|早上")),
-    ("pm", re.compile(r"\b(?:afternoon|evening|tonight)\b|[今明]晚|下午|晚上")),
+    ("night", re.compile(r"\b(?:to)?night\b|[今明]晚|晚上")),
+    ("pm", re.compile(r"\b(?:afternoon|evening)\b|下午")),
 )
 _LINK = re.compile(r"\s*(?:-|to|until|till|and|到|至)\s*")
 
@@ -56,15 +61,16 @@ _DURATIONS: list[tuple["re.Pattern[str]", Callable[["re.Match[str]"], int]]] = [
         ),
         (r"(?P<m>\d+)\s*分钟", lambda m: int(m["m"])),
         (r"(?P<q>[13])\s*刻钟", lambda m: int(m["q"]) * 15),
-        (r"\b(?:an|1) hour and (?:a half|30 min(?:ute)?s?)\b", lambda m: 90),
+        (r"\b(?P<q>a|3) quarters? of an hour\b", lambda m: 45 if m["q"] == "3" else 15),
+        (r"\b(?:an|1) hour and a half\b", lambda m: 90),
         (r"\b(?P<h>\d+) and a half hours?\b", lambda m: int(m["h"]) * 60 + 30),
         (r"\b(?P<h>\d+) hours? and a half\b", lambda m: int(m["h"]) * 60 + 30),
         (r"\bhalf an? hour\b|\bhalf-hour\b", lambda m: 30),
-        (r"\b(?:an|a full) hour\b", lambda m: 60),
+        (r"\b(?P<h>\d{1,2})h(?P<m>\d{2})\b", lambda m: int(m["h"]) * 60 + int(m["m"])),
         (
-            r"\b(?P<h>\d+(?:\.\d+)?)[\s-]*(?:hours?|hrs?|h)\b"
+            r"\b(?P<h>an|a full|\d+(?:\.\d+)?)[\s-]*(?:hours?|hrs?|h)\b"
             r"(?:\s*(?:and\s*)?(?P<m>\d+)\s*(?:minutes?|mins?|m)\b)?",
-            lambda m: round(float(m["h"]) * 60) + int(m["m"] or 0),
+            lambda m: round(float(m["h"] if m["h"][0] != "a" else 1) * 60) + int(m["m"] or 0),
         ),
         (r"\b(?P<m>\d+)[\s-]*(?:minutes?|mins?)\b", lambda m: int(m["m"])),
     )
@@ -88,17 +94,31 @@ def clock_text(minute: int) -> str:
     return f"{minute // 60:02}:{minute % 60:02}"
 
 
-def find_minutes(text: str) -> tuple[int | None, str]:
-    """(a duration in minutes, the text without it)."""
+def minute_at(clock: str) -> int:
+    """``"14:00"`` as minutes since midnight."""
+    hour, minute = clock.split(":")
+    return int(hour) * 60 + int(minute)
+
+
+def find_length(text: str) -> tuple[int, int, int] | None:
+    """(a duration in minutes, where it begins, where it ends)."""
     for pattern, minutes in _DURATIONS:
         if found := pattern.search(text):
-            before = _FOR.sub("", text[: found.start()])
-            return minutes(found), f"{before} {text[found.end() :]}"
-    return None, text
+            return minutes(found), found.start(), found.end()
+    return None
+
+
+def find_minutes(text: str) -> tuple[int | None, str]:
+    """(a duration in minutes, the text without it)."""
+    found = find_length(text)
+    if found is None:
+        return None, text
+    minutes, begin, end = found
+    return minutes, f"{_FOR.sub('', text[:begin])} {text[end:]}"
 
 
 def half_of_day(text: str) -> str | None:
-    """``"am"`` or ``"pm"`` where a text names one half of the day and not the other."""
+    """``"am"``, ``"pm"`` or ``"night"`` where a text names one of them and not the others."""
     halves = [half for half, pattern in _HINTS if pattern.search(text)]
     return halves[0] if len(halves) == 1 else None
 
@@ -162,7 +182,7 @@ def _clock(found: "re.Match[str]", hint: str | None) -> Clock | None:
     half = _HALVES[said] if said else hint
     if ampm := given.get("ampm"):
         half = f"{ampm[0]}m"
-    hour = given.get("hour")
+    hour = given.get("hour") or given.get("told")
     minute = given.get("minute") or _PARTS.get(part, "00")
     at = minute_of("noon" if hour is None else _phrase(hour, minute, half))
     early = 15 if part == "quarter to" else 0
@@ -178,6 +198,9 @@ def _phrase(hour: str, minute: str, half: str | None) -> str:
     """The time as dateparser reads it. "02" is of the morning, "2" of the afternoon."""
     if half == "noon":
         half = "pm" if int(hour) in (12, 1, 2) else ""
+    elif half == "night":
+        # Twelve at night is of no day for certain: the parser knows no 24:00.
+        hour, half = ("24", "") if int(hour) == 12 else (hour, "pm")
     elif half is None:
         half = "pm" if 1 <= int(hour) <= 6 and not hour.startswith("0") else ""
     return f"{hour}:{minute}{half}"

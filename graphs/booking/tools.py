@@ -23,8 +23,8 @@ class find_rooms(_Tool):
 
     date: Day | None = Field(None, description="YYYY-MM-DD")
     start: Clock | None = Field(None, description="HH:MM, 24 hours, local time")
-    minutes: int | None = Field(None, ge=5, le=720, description="length; 60 where not said")
-    people: int | None = Field(None, ge=1, le=1000)
+    minutes: int | None = Field(None, ge=1, le=1440, description="length; 60 where not said")
+    people: int | None = Field(None, ge=1, le=999_999)
     equipment: list[str] | None = Field(
         None, description="of: projector, whiteboard, video, tv; [] for none"
     )

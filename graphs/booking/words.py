@@ -8,12 +8,14 @@ Verdict = Literal["yes", "no", "cancel"]
 _CJK = re.compile("[\u3400-\u9fff]")
 _LATIN = re.compile("[a-zA-Z]{2,}")
 
+#: "-3 people" are none, while "2-3 people" may be three.
+_NO_SIGN = r"(?<!^-)(?<!\s-)(?<!负)(?<![\d.])"
 _PEOPLE = [
     re.compile(pattern)
     for pattern in (
-        r"(\d+)\s*(?:多)?(?:个人|人|位|名)",
-        r"(\d+)\s*(?:or so\s+)?(?:people|persons?|ppl|pax|attendees|participants|guests|folks"
-        r"|colleagues|of us|seats|heads)\b",
+        rf"{_NO_SIGN}(\d+)\s*(?:多|来)?(?:个人|人|位|名)",
+        rf"{_NO_SIGN}(\d+)\s*(?:or so\s+)?(?:people|persons?|ppl|pax|attendees|participants"
+        r"|guests|folks|colleagues|of us|seats|heads)\b",
         r"\b(?:party|group|team) of (\d+)\b",
         r"\b(?:we are|we're|there are|there will be)\s+(?:about\s+)?(\d+)\b",
         r"人数?(?:是|为|改成|改为|变成|:)?\s*(\d+)",
@@ -29,7 +31,8 @@ _EQUIPMENT = {
     "tv": re.compile(r"\btv\b|\bscreen\b|电视|屏幕|显示屏"),
 }
 _WITHOUT = re.compile(
-    r"(?:\b(?:no|without|remove|drop|not? need)(?: (?:a|the|any))?|不要|不用|不需要|去掉)\s*$"
+    r"(?:\b(?:no|without|remove|drop|(?:not?|don't|no longer) (?:need|want))(?: (?:a|the|any))?"
+    r"|不要|不用|不需要|去掉)\s*$"
 )
 _ORDINALS = {
     "first": 1, "1st": 1, "second": 2, "2nd": 2, "third": 3, "3rd": 3, "fourth": 4, "4th": 4,
@@ -47,13 +50,13 @@ _CHOICES = [
         r"\b(?:option|number|no\.|choice|room)\s*#?(?P<n>\d+)\b",
         r"\b(?:take|pick|choose|select)\s+(?P<n>\d+)\b",
         rf"\b(?P<o>{_ORDINAL})\s+(?:one|1|room|option|choice)\b",
-        rf"^(?:the\s+)?(?P<o>{_ORDINAL})(?:\s+please)?[.!]?$",
-        rf"\b(?:take|pick|choose|want|book)\s+the\s+(?P<o>{_ORDINAL})\b",
+        rf"^(?:the\s+)?(?P<o>{_ORDINAL})(?:,?\s*please)?[.!]?$",
+        rf"(?:\b(?:take|pick|choose|want|book|like)|,)\s+the\s+(?P<o>{_ORDINAL})\b",
     )
 ]
 _FILLER = (
     r"(?:\s|[,.!,。!、~]|please|thanks?(?: you)?|then|that|it|this|the (?:booking|room|meeting)|one"
-    r"|谢谢|请|吧|的|了|啊|呀|就|那|哦|嗯)*"
+    r"|any ?more|谢谢|请|吧|的|了|啊|呀|就|那|哦|嗯)*"
 )
 _YES = (
     r"(?:this|that) one|yes|yeah|yep|yup|y|ok(?:ay)?|sure|confirm(?:ed)?|correct|right|perfect"
@@ -66,12 +69,13 @@ _NO = (
     r"|不|不行|不是|不对|不要|不用|不好|不可以|都不(?:行|要|好)|否"
 )
 _OTHER = (
-    r"(?:an)?other(?: room)?|something else|different(?: room)?|change(?: room)?"
-    r"|换(?:1)?个?(?:会议室|房间|间)?|别的"
+    r"(?:an|the )?other(?: room)?|something else|different(?: room)?|change(?: room)?"
+    r"|(?:换1?个?)?另(?:外)?(?:1?[个间])?(?:会议室|房间)?|换(?:1)?个?(?:会议室|房间|间)?|别的"
 )
 _STOP = (
-    r"cancel(?:led)?|never ?mind|forget|stop|quit|abort|i (?:don't|do not) need"
-    r"|取消|算了|不订|不定|不预订|不需要|放弃"
+    r"cancel(?:led)?|never ?mind|forget(?: about)?|stop|exit|quit|abort"
+    r"|i (?:don't|do not) (?:need|want)"
+    r"|取消|算了|不订|不定|不预订|不需要|放弃|退出"
 )
 #: No yes, no or stop is longer; and the patterns take their time over what is.
 _LONGEST = 60
@@ -86,12 +90,25 @@ _VERDICTS: list[tuple[Verdict, "re.Pattern[str]"]] = [
     (
         "cancel",
         re.compile(
-            r"取消(?!.*(?:投影|白板|视频|电视))|算了|不订了|不定了|\bnever ?mind\b|\bforget it\b"
+            r"取消(?!.*(?:投影|白板|视频|电视))|算了|不想?[订定]了|不想要了"
+            r"|\bnever ?mind\b|\bforget it\b"
         ),
     ),
     ("no", re.compile(rf"^{_FILLER}(?:(?:{_NO}|{_OTHER}){_FILLER})+$")),
     ("yes", re.compile(rf"^{_FILLER}(?:(?:{_YES}){_FILLER})+$")),
 ]
+
+
+#: "not 8 but 10", "不是8个,是10个": what is denied is not wanted.
+_DENIED = re.compile(
+    r"(?<!why )\bnot (?!need|want)(?:(?!\bbut\b)[^,.;])+(?:[,.;]\s*(?:but\b)?|\bbut\b)"
+    r"|不是[^,。是]+[,。]?\s*而?是|[^,。]+(?<!行)不行(?:[,。]|$)"
+)
+
+
+def without_denials(text: str) -> str:
+    """The text without what it says no to."""
+    return _DENIED.sub(" ", text)
 
 
 def language_of(text: str) -> Literal["zh", "en"] | None:

@@ -109,6 +109,50 @@ WISHES: dict[str, dict[str, Any]] = {
     "on monday next week": {"date": "2026-12-07"},
     "下午14点": {"start": "14:00"},
     "in 99999999999 days": {},
+    "from 3 to 4:30": {"start": "15:00", "minutes": 90},
+    "下周三上午十点半到十二点": {"date": "2026-12-09", "start": "10:30", "minutes": 90},
+    "明天25点": {"date": "2026-12-01"},
+    "晚上12点": {},
+    "tomorrow at 9.30": {"date": "2026-12-01", "start": "09:30"},
+    "at two thirty": {"start": "14:30"},
+    "9 at night": {"start": "21:00"},
+    "24 dec 2-3pm 6 pax": {"date": "2026-12-24", "start": "14:00", "minutes": 60, "people": 6},
+    "on the 15th": {"date": "2026-12-15"},
+    "last friday": {"date": "2026-11-27"},
+    "上周三": {"date": "2026-11-25"},
+    "明儿3点": {"date": "2026-12-01", "start": "15:00"},
+    "for 90 minutes": {"minutes": 90},
+    "for an hour and 15 minutes": {"minutes": 75},
+    "three quarters of an hour": {"minutes": 45},
+    "2h30": {"minutes": 150},
+    "for 13 hours": {"minutes": 780},
+    "for 25 hours": {},
+    "in an hour": {"date": "2026-11-30", "start": "16:00"},
+    "半小时后 4人": {"date": "2026-11-30", "start": "15:30", "people": 4},
+    "half an hour later": {},
+    "推迟一小时": {},
+    "NaN people": {},
+    "0 people": {},
+    "零个人": {},
+    "-3 people": {},
+    "负三个人": {},
+    "2-3 people": {"people": 3},
+    "1001 people": {"people": 1001},
+    "9999999 people": {},
+    "twenty-five people": {"people": 25},
+    "十来个人": {"people": 10},
+    "一千零一人": {"people": 1001},
+    "两万五千人": {"people": 25000},
+    "not 8 but 10 people": {"people": 10},
+    "不是8个人，是10个人": {"people": 10},
+    "not tomorrow but friday at 2": {"date": "2026-12-04", "start": "14:00"},
+    "why not tomorrow at 2, for 8": {"date": "2026-12-01", "start": "14:00", "people": 8},
+    "明天不行，后天下午2点": {"date": "2026-12-02", "start": "14:00"},
+    "明天2点行不行": {"date": "2026-12-01", "start": "14:00"},
+    "we don't need a projector anymore": {"equipment": []},
+    "tomorrow at 2 🙂 for 8 🎉": {"date": "2026-12-01", "start": "14:00", "people": 8},
+    "🙂": {},
+    "": {},
     # Today's nine o'clock is over.
     "on monday at 9": {"date": "2026-12-07", "start": "09:00"},
     "monday at 3pm": {"date": "2026-12-07", "start": "15:00"},
@@ -177,6 +221,35 @@ def test_the_parser_does_not_find_the_day_and_the_time_in_a_message() -> None:
     assert search_dates("明天下午2点8人会议室", languages=["zh"], settings=settings) is None
 
 
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        ("half an hour later", {"start": "14:30"}),
+        ("晚半个小时", {"start": "14:30"}),
+        ("推迟一小时", {"start": "15:00"}),
+        ("提前15分钟", {"start": "13:45"}),
+        ("20 hours earlier", {}),
+        ("30 minutes longer", {"minutes": 120}),
+        ("延长半小时", {"minutes": 120}),
+        ("缩短半小时", {"minutes": 60}),
+        ("2 hours shorter", {}),
+        ("延长到两个小时", {"minutes": 120}),
+        ("今晚2个小时", {"date": "2026-11-30", "minutes": 120}),
+    ],
+)
+def test_a_shift_is_counted_from_what_is_known(text: str, changed: Slots) -> None:
+    """Within the day; a length is one only where nothing is shifted by it."""
+    known: Slots = {"date": "2026-12-01", "start": "14:00", "minutes": 90}
+    assert read(text, NOW, known=known).slots == changed
+
+
+@pytest.mark.parametrize("text", ["9" * 5000 + w for w in ("", " people", " hours", "天后", "点")])
+def test_a_number_without_end_is_none(text: str) -> None:
+    """Also behind other words."""
+    for before in ("", "in ", "at "):
+        assert read(before + text, NOW).slots == {}
+
+
 @given(
     st.dates(date(2026, 1, 1), date(2032, 12, 31)),
     st.integers(0, 364),
@@ -211,7 +284,8 @@ def test_a_message_is_read_in_no_time() -> None:
             ("要第一个", 1),
             ("最后一个", -1),
         ),
-        *(("the second one", 2), ("second", 2), ("The 2nd, please", None), ("the 2nd please", 2)),
+        *(("the second one", 2), ("second", 2), ("The 2nd, please", 2), ("the 2nd please", 2)),
+        *(("number two", 2), ("2)", None), ("no, the second", 2), ("I'd like the last", -1)),
         *(("I'll take 3", 3), ("option 2", 2), ("#2", 2), ("the last one", -1), ("room 2", 2)),
         *(("actually 10 people", None), ("改成10人", None), ("选10人的", None)),
     ],
@@ -226,13 +300,18 @@ def test_a_choice_is_read(text: str, choice: int | None) -> None:
     [
         (
             "yes",
-            "yes|Yes, please|ok book it|sure|go ahead"
+            "yes|yes 👍|👍🏽|Yes, please|ok book it|sure|go ahead"
             "|好|好的|确认|可以，谢谢|是的，预订吧|就这个|没问题",
         ),
-        ("no", "no|No thanks|not that one|不|不要|不行|换一个|another room|都不行"),
+        (
+            "no",
+            "the other one|另一个|换另外一个"
+            "|no|No thanks|not that one|不|不要|不行|换一个|another room|都不行",
+        ),
         (
             "cancel",
-            "cancel|Cancel it, please|never mind|取消|算了|不订了|cancel the booking|取消吧",
+            "forget about it|I don't want it anymore|我不想订了|退出"
+            "|cancel|Cancel it, please|never mind|取消|算了|不订了|cancel the booking|取消吧",
         ),
         (
             None,
