@@ -31,7 +31,7 @@ _SPOKEN = re.compile(
 )
 _NOON = re.compile(r"\b(?:noon|midday)\b|中午(?!\s*\d{1,2}\s*[点时:])|正午")
 _BARE = re.compile(
-    r"\b(?:at|from|around|about|starting|start)\s+(?P<hour>\d{1,2})(?:\.(?P<minute>\d{2}))?\b"
+    r"\b(?:at|from|around|about|starting|start)\s+(?P<hour>\d{1,2})(?:[.h](?P<minute>\d{2})|h)?\b"
     r"(?!\s*[:/%人]|\.\d)"
     r"|\b(?P<told>\d{1,2})(?=\s+(?:in the (?:morning|afternoon|evening)|at night)\b)"
 )
@@ -66,9 +66,9 @@ _DURATIONS: list[tuple["re.Pattern[str]", Callable[["re.Match[str]"], int]]] = [
         (r"\b(?P<h>\d+) and a half hours?\b", lambda m: int(m["h"]) * 60 + 30),
         (r"\b(?P<h>\d+) hours? and a half\b", lambda m: int(m["h"]) * 60 + 30),
         (r"\bhalf an? hour\b|\bhalf-hour\b", lambda m: 30),
-        (r"\b(?P<h>\d{1,2})h(?P<m>\d{2})\b", lambda m: int(m["h"]) * 60 + int(m["m"])),
+        (r"(?<!at )\b(?P<h>\d{1,2})h(?P<m>\d{2})\b", lambda m: int(m["h"]) * 60 + int(m["m"])),
         (
-            r"\b(?P<h>an|a full|\d+(?:\.\d+)?)[\s-]*(?:hours?|hrs?|h)\b"
+            r"(?<!at )\b(?P<h>an|a full|\d+(?:\.\d+)?)[\s-]*(?:hours?|hrs?|h)\b"
             r"(?:\s*(?:and\s*)?(?P<m>\d+)\s*(?:minutes?|mins?|m)\b)?",
             lambda m: round(float(m["h"] if m["h"][0] != "a" else 1) * 60) + int(m["m"] or 0),
         ),
@@ -119,8 +119,10 @@ def find_minutes(text: str) -> tuple[int | None, str]:
 
 def half_of_day(text: str) -> str | None:
     """``"am"``, ``"pm"`` or ``"night"`` where a text names one of them and not the others."""
-    halves = [half for half, pattern in _HINTS if pattern.search(text)]
-    return halves[0] if len(halves) == 1 else None
+    halves = {half for half, pattern in _HINTS if pattern.search(text)}
+    if "night" in halves:
+        halves.discard("pm")
+    return halves.pop() if len(halves) == 1 else None
 
 
 def find_span(text: str, half: str | None = None) -> tuple[str | None, str | None, str]:
@@ -199,8 +201,8 @@ def _phrase(hour: str, minute: str, half: str | None) -> str:
     if half == "noon":
         half = "pm" if int(hour) in (12, 1, 2) else ""
     elif half == "night":
-        # Twelve at night is of no day for certain: the parser knows no 24:00.
-        hour, half = ("24", "") if int(hour) == 12 else (hour, "pm")
+        # Twelve or two at night is of no day for certain: the parser knows no 24:00.
+        hour, half = ("24", "") if int(hour) in (12, 1, 2, 3, 4) else (hour, "pm")
     elif half is None:
         half = "pm" if 1 <= int(hour) <= 6 and not hour.startswith("0") else ""
     return f"{hour}:{minute}{half}"
