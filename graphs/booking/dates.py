@@ -1,7 +1,7 @@
 """The day that a normalised text names, in Chinese or English.
 
-Where a day is named is found here, and Chinese is turned into what dateparser reads. So are
-weeks: "下周三" and "next Wednesday" both mean the one of the next week, which begins on Monday.
+Where a day is named is found here, and Chinese is turned into what dateparser reads. Weeks are
+counted here: "下周三" and "next Wednesday" are the one of the next week, which begins on Monday.
 """
 
 import re
@@ -58,9 +58,12 @@ def _after(days: int) -> Reader:
 def _numbered(found: "re.Match[str]", today: date) -> date | None:
     given = found.groupdict()
     year, month, day = given.get("year"), given.get("month"), given["day"]
-    if which := given.get("which"):
-        month = today.month % 12 + 1 if which == "下" else today.month
-    if month is None:
+    which = given.get("which")
+    if which == "下":
+        month = today.month % 12 + 1
+    elif which is not None:
+        year, month = today.year, today.month
+    elif month is None:
         month = today.month if int(day) >= today.day else today.month % 12 + 1
     return day_of_date(f"{month}/{day}" + (f"/{year}" if year else ""), today)
 
