@@ -55,6 +55,14 @@ class LiveSettings(BaseModel):
     model_base_url: str | None = None
     model_api_key: str | None = Field(None, repr=False)
 
+    @field_validator("allowed_origins")
+    @classmethod
+    def _are_origins(cls, value: str) -> str:
+        for origin in filter(None, map(str.strip, value.split(","))):
+            if "://" not in origin:
+                raise ValueError(f"'{origin}' names no page: https://chat.example.com does")
+        return value
+
     @field_validator(
         "public_url",
         "jwt_issuer",

@@ -35,11 +35,8 @@ def allowed(connection: HTTPConnection, settings: Settings) -> bool:
 
 def named(settings: Settings) -> frozenset[str]:
     """The origins that the settings name."""
-    given = [origin.strip().rstrip("/") for origin in settings.allowed_origins.split(",")]
-    if settings.public_url:
-        parts = urlsplit(settings.public_url)
-        given.append(f"{parts.scheme}://{parts.netloc}")
-    return frozenset(filter(None, given))
+    given = [*settings.allowed_origins.split(","), settings.public_url or ""]
+    return frozenset(filter(None, map(_as_browsers_have_it, given)))
 
 
 def require(connection: HTTPConnection, settings: Settings) -> None:
@@ -73,6 +70,20 @@ def host_known(connection: HTTPConnection, settings: Settings) -> bool:
         return False
     public = urlsplit(settings.public_url or "").hostname
     return host[0] in _HERE or host[0] in (public, settings.gateway_host)
+
+
+def _as_browsers_have_it(url: str) -> str:
+    """The origin of an address, as RFC 6454, section 6.1 has it; "" for what has none."""
+    try:
+        parts = urlsplit(url.strip())
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return ""
+    if not parts.scheme or not host:
+        return ""
+    shown = f"[{host}]" if ":" in host else host
+    usual = port in (None, _DEFAULT_PORTS.get(parts.scheme))
+    return f"{parts.scheme}://{shown}" if usual else f"{parts.scheme}://{shown}:{port}"
 
 
 def _place(scheme: str, netloc: str) -> tuple[str, int] | None:
