@@ -244,6 +244,23 @@ def test_a_long_chat_is_read_page_by_page(window: Window, gateway: Gateway) -> N
     assert tab.said() == [f"line {n}" for n in range(1000, 1100)]
 
 
+def test_pages_that_show_nothing_are_passed_over(window: Window, gateway: Gateway) -> None:
+    """An agent that calls tools many times in a row: one click leads to what was said before."""
+    tab = window.open(gateway.url, "paged")
+    tab.say("bulk 900")
+    tab.is_told("line 899")
+    tab.say("calls 75")
+    tab.is_told("Looked up all.")
+    tab.page.reload()
+    tab.is_told("Looked up all.")
+    assert tab.said() == ["Looked up all."]
+    tab.press("Earlier messages (1003)")
+    tab.is_told("Earlier messages (853)")
+    assert tab.said() == [*(f"line {n}" for n in range(852, 900)), "calls 75", "Looked up all."]
+    tab.press("Earlier messages (853)")
+    tab.is_told("Earlier messages (803)")
+
+
 def test_an_agent_that_is_not_there(window: Window, gateway: Gateway) -> None:
     """The page says so, and does not ask again and again."""
     tab = window.open(gateway.url, "nobody", live=False)

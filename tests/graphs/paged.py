@@ -71,10 +71,20 @@ def reply(state: MessagesState) -> dict[str, Any]:
         return {"messages": [Slow(messages=iter(())).invoke([HumanMessage(said)])]}
     if word == "bulk":
         return {"messages": [AIMessage(f"line {n}", id=f"line-{n}") for n in range(int(rest))]}
+    if word == "calls":
+        return {"messages": [*_calls(int(rest)), AIMessage("Looked up all.")]}
     if word == "use":
         call = {"name": "look_up", "args": {"what": rest}, "id": f"call-{uuid.uuid4()}"}
         return {"messages": [AIMessage("", tool_calls=[call])]}
     return {"messages": [AIMessage(f"Heard: {word} {rest}".rstrip())]}
+
+
+def _calls(count: int) -> Iterator[BaseMessage]:
+    """What an agent does between two sentences."""
+    for n in range(count):
+        name = f"look-{uuid.uuid4()}"
+        yield AIMessage("", tool_calls=[{"name": "look_up", "args": {"what": n}, "id": name}])
+        yield ToolMessage("nothing", tool_call_id=name)
 
 
 def look_up(state: MessagesState) -> dict[str, Any]:

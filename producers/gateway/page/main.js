@@ -21,6 +21,7 @@ const conversation = new Conversation((id) => outbox.find(id)?.text);
 const view = new View({answer, edit, remove});
 let session = kept.read(SESSION), link = {state: "connecting", until: null};
 let fresh = false, rebuilt = null, lastError = null, due = 0, again = 0;
+let before = null;  // the first message that has been got, also where it shows nothing
 
 const connection = new Connection({
   address: address(),
@@ -68,6 +69,7 @@ function took(frame) {
   const news = conversation.take(frame);
   outbox.drop((entry) => conversation.said(entry.id));
   if (frame.snapshot) {
+    before = frame.messages[0]?.message_id ?? null;
     if (!conversation.active) outbox.drop((entry) => entry.state === "acked");
     for (const entry of outbox.unsent) answering(entry);
     if (rebuilt === "retracted" || rebuilt === "gone") news.push(conversation.note(rebuilt));
@@ -198,21 +200,16 @@ onChange(SESSION, () => {
 
 // Messages from before a long chat's snapshot, page by page.
 by("earlier").addEventListener("click", async () => {
-  const url = new URL(conversation.earlierUrl.slice(1), new URL(".", location.href));
-  const first = conversation.items.find((item) => item.kind === "said");
-  if (first) url.searchParams.set("before", first.id);
-  const token = own.read("token"), whose = session;
+  const whose = session;
   by("earlier").disabled = true;
   try {
-    const found = await fetch(url, {headers: token ? {Authorization: `Bearer ${token}`} : {}});
-    const page = await found.json();
-    if (!found.ok) throw new Error(page.detail);
-    if (whose !== session) return;
-    const place = document.querySelector("main"), below = place.scrollHeight - place.scrollTop;
-    conversation.prepend(page.messages);
-    conversation.earlier = page.earlier;
-    render();
-    place.scrollTop = place.scrollHeight - below;  // the reader stays where they were
+    // A page may hold nothing that is shown: calls of tools, their results, messages without words.
+    const shown = conversation.items.length;
+    do {
+      const page = await earlier();
+      if (whose !== session) return;
+      add(page);
+    } while (conversation.earlier && before !== null && conversation.items.length === shown);
   } catch (error) {
     view.trouble(error.message);
   } finally {
@@ -220,6 +217,26 @@ by("earlier").addEventListener("click", async () => {
     later();
   }
 });
+
+async function earlier() {
+  const url = new URL(conversation.earlierUrl.slice(1), new URL(".", location.href));
+  if (before !== null) url.searchParams.set("before", before);
+  const token = own.read("token");
+  const found = await fetch(url, {headers: token ? {Authorization: `Bearer ${token}`} : {}});
+  const page = await found.json();
+  if (page.code === "unknown_message") before = null;  // removed: from the end again
+  if (!found.ok) throw new Error(page.detail);
+  return page;
+}
+
+function add(page) {
+  const place = document.querySelector("main"), below = place.scrollHeight - place.scrollTop;
+  conversation.prepend(page.messages);
+  conversation.earlier = page.earlier;
+  before = page.before;
+  render();
+  place.scrollTop = place.scrollHeight - below;  // the reader stays where they were
+}
 
 // The form
 
