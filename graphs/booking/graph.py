@@ -17,7 +17,7 @@ from langgraph.graph import END, START, StateGraph
 
 from graphs.booking import rooms, rules, texts, tools, words
 from graphs.booking.act import act
-from graphs.booking.observe import observe
+from graphs.booking.observe import closed, observe
 from graphs.booking.state import BookingInput, BookingState, reset
 from graphs.booking.view import View, text_of, view_of
 from infra.settings import get_settings
@@ -27,15 +27,20 @@ MOST_STEPS = 16
 
 
 def receive(state: BookingState) -> dict[str, Any]:
-    """Take in the newest messages."""
-    new = _newest(state["messages"])
-    update: dict[str, Any] = {"now": rooms.said().at.isoformat(), "steps": 0, "problem": None}
-    over = state.get("outcome") is not None or _broken_off(state["messages"], len(new))
-    if state.get("since") is None or over:
-        update |= reset()
-        update["since"] = new[0].id if new else None
-    said = words.language_of(text_of(new[-1])) if new else None
-    return update | {"language": said or state.get("language", "en")}
+    """Take in the newest messages: a request's first words, or more of one that goes on. Words
+    that were on their way while a question was asked are the reply to it."""
+    new, said = _newest(state["messages"]), rooms.said()
+    language = words.language_of(text_of(new[-1])) if new else None
+    update: dict[str, Any] = {
+        **{"now": said.at.isoformat(), "steps": 0, "problem": None},
+        "language": language or state.get("language", "en"),
+    }
+    if state.get("since") is None or state.get("outcome") is not None or said.called_off:
+        return update | reset() | {"since": new[0].id if new else None}
+    call = tools.next_call(state["messages"][: len(state["messages"]) - len(new)])
+    if call is not None and call["name"] in tools.QUESTIONS:
+        update["messages"] = closed(state["messages"], update["language"])
+    return update
 
 
 def plan(state: BookingState) -> dict[str, Any]:
@@ -67,13 +72,6 @@ def after_plan(state: BookingState) -> str:
 def after_observe(state: BookingState) -> str:
     """On with the same message's further calls, or to the next plan."""
     return "act" if tools.next_call(state["messages"]) else "plan"
-
-
-def _broken_off(messages: list[AnyMessage], new: int) -> bool:
-    """Whether a question of ours was called off, as by a cancelled thread: had it been
-    answered, its call would have a result."""
-    call = tools.next_call(messages[: len(messages) - new])
-    return call is not None and call["name"] in tools.QUESTIONS
 
 
 def _newest(messages: list[AnyMessage]) -> list[AnyMessage]:

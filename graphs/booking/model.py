@@ -15,7 +15,6 @@ from langchain_core.messages import AIMessage, SystemMessage, ToolCall
 
 from graphs.booking import rules, tools
 from graphs.booking.view import View
-from graphs.dialogue import repaired
 from graphs.recorded import recorded
 from infra.settings import get_settings
 
@@ -41,7 +40,7 @@ So far: {known}"""
 
 def decide(view: View) -> AIMessage:
     """What to do next, as the model says."""
-    said: Any = _model().invoke([SystemMessage(_instructions(view)), *repaired(view.messages)])
+    said: Any = _model().invoke([SystemMessage(_instructions(view)), *view.messages])
     assert isinstance(said, AIMessage)
     if broken := _broken(said):
         return said.model_copy(update={"tool_calls": broken, "invalid_tool_calls": []})

@@ -29,14 +29,9 @@ def observe(state: BookingState) -> dict[str, Any]:
     messages: list[AnyMessage] = [_result(result, said, refused is not None)]
     if further:
         # Other calls of that message were decided on without these words.
-        messages += _undone(state, result, _language(state, update))
+        language: Language = update.get("language") or state.get("language", "en")
+        messages += closed([*state["messages"], *messages], language)
     return {"result": None, **update, "messages": [*messages, *further]}
-
-
-def _language(state: BookingState, update: dict[str, Any]) -> Language:
-    """The language after an update."""
-    language: Language = update.get("language") or state.get("language", "en")
-    return language
 
 
 def _result(result: dict[str, Any], said: str, failed: bool) -> ToolMessage:
@@ -49,10 +44,12 @@ def _result(result: dict[str, Any], said: str, failed: bool) -> ToolMessage:
     )
 
 
-def _undone(state: BookingState, result: dict[str, Any], language: Language) -> list[AnyMessage]:
-    asked = next(m for m in reversed(state["messages"]) if isinstance(m, AIMessage))
-    answered = {m.tool_call_id for m in state["messages"] if isinstance(m, ToolMessage)}
-    left = [c for c in asked.tool_calls if c["id"] not in answered | {result["call_id"]}]
+def closed(messages: list[AnyMessage], language: Language) -> list[AnyMessage]:
+    """A result for each of the newest calls that has none, since a person has said something
+    first."""
+    asked = next(m for m in reversed(messages) if isinstance(m, AIMessage))
+    answered = {m.tool_call_id for m in messages if isinstance(m, ToolMessage)}
+    left = [c for c in asked.tool_calls if c["id"] not in answered]
     said = texts.say("not_done", language)
     return [_result({"call_id": c["id"], "name": c["name"]}, said, True) for c in left]
 

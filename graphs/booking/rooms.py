@@ -36,11 +36,17 @@ _session: tuple[tuple[int, str], psycopg.Connection[Any]] | None = None
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """The message that the running turn is about; ``at`` is its acceptance."""
+    """The message that the running turn is about; ``at`` is its acceptance. ``called_off``:
+    the thread was cancelled before it."""
 
     at: datetime
     message_id: str
     kind: str
+    called_off: bool = False
+
+
+class Unanswerable(Exception):
+    """The database takes no such question: a value is out of its bounds."""
 
 
 class Booked(TypedDict):
@@ -56,7 +62,7 @@ def said() -> Said:
     rows = _rows("booking_said", {"thread_id": turn.thread_id, "seq": turn.message_seq})
     if not rows:
         raise Transient(f"message {turn.message_seq} of {turn.thread_id} is not there")
-    return Said(rows[0]["accepted_at"], rows[0]["message_id"], rows[0]["kind"])
+    return Said(**rows[0])
 
 
 def thread_id() -> str:
@@ -107,14 +113,17 @@ def book_room(
         "people": people,
         "thread_id": thread_id,
     }
-    made = _rows("booking_book", wanted) or _rows("booking_of_request", wanted)
+    try:
+        made = _rows("booking_book", wanted) or _rows("booking_of_request", wanted)
+    except Unanswerable:
+        made = []
     return Booked(booking_id=f"B{made[0]['booking_no']}" if made else None)
 
 
 def _rows(name: str, args: Mapping[str, Any]) -> list[dict[str, Any]]:
     """A named query's rows; one that writes is called by an effect only.
 
-    Raises Transient where Postgres does not answer.
+    Raises Transient where Postgres does not answer, Unanswerable where it refuses the values.
     """
     with _lock:
         try:
@@ -129,6 +138,8 @@ def _rows(name: str, args: Mapping[str, Any]) -> list[dict[str, Any]]:
                 return _kept()[0].execute(query(name), args).fetchall()  # fleet: reads
         except (psycopg.OperationalError, PostgresUnavailable) as exc:
             raise Transient(f"the rooms' database does not answer: {exc}") from exc
+        except (psycopg.DataError, psycopg.IntegrityError, UnicodeError) as exc:
+            raise Unanswerable(str(exc)) from exc
 
 
 def _kept() -> tuple[psycopg.Connection[Any], bool]:

@@ -8,13 +8,15 @@ from zoneinfo import ZoneInfo
 from langchain_core.messages import AnyMessage
 
 from graphs.booking.state import BookingState, Language, Phase, Slots
+from graphs.dialogue import repaired
 from infra.settings import get_settings
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """``messages``: those of this request, oldest first. ``state``: all that belongs to it.
-    ``now``: when the person's latest message was accepted, in the rooms' time zone."""
+    """``messages``: those of this request, oldest first, results right behind their calls.
+    ``state``: all that belongs to it. ``now``: when the person's latest message was accepted,
+    in the rooms' time zone."""
 
     messages: list[AnyMessage]
     state: BookingState
@@ -36,7 +38,7 @@ class View:
 def view_of(state: BookingState) -> View:
     """The view of a state that has had its message received."""
     now = datetime.fromisoformat(state["now"])
-    return View(_since(state), state, now.astimezone(zone()))
+    return View(repaired(_since(state)), state, now.astimezone(zone()))
 
 
 def zone() -> ZoneInfo:

@@ -8,12 +8,14 @@ from langchain_core.messages import AIMessage, HumanMessage
 
 from graphs.booking import graph, rooms
 from graphs.booking.state import BookingState, reset
+from graphs.booking.view import view_of
 
 SLOT = {"start": "2030-06-04T14:00:00+00:00", "end": "2030-06-04T15:00:00+00:00"}
 ROOM = {
     **{"id": "R3", "name": "Plum", "names": ["Plum", "梅"], "capacity": 8},
     **{"equipment": ["tv"], "slot": SLOT},
 }
+AT = datetime.fromisoformat("2030-06-05T10:00:00+00:00")
 BEFORE = [HumanMessage("a room", id="h1"), AIMessage("Booked.", id="a1")]
 NEXT = HumanMessage("再订一间", id="h2")
 
@@ -54,8 +56,7 @@ CLEAN: dict[str, Any] = {
 
 @pytest.fixture(autouse=True)
 def said(monkeypatch: pytest.MonkeyPatch) -> None:
-    at = datetime.fromisoformat("2030-06-05T10:00:00+00:00")
-    monkeypatch.setattr(rooms, "said", lambda: rooms.Said(at, "h2", "input"))
+    monkeypatch.setattr(rooms, "said", lambda: rooms.Said(AT, "h2", "input"))
 
 
 def received(dirty: dict[str, Any]) -> dict[str, Any]:
@@ -81,12 +82,26 @@ def test_the_next_request_starts_clean(outcome: str) -> None:
     assert received({**DIRTY, "outcome": outcome}) == CLEAN
 
 
-def test_a_request_that_was_called_off_is_over_too() -> None:
-    """Its question has no result, and a person has gone on."""
-    call = {"name": "offer_rooms", "args": {"message": "?"}, "id": "c9", "type": "tool_call"}
-    messages = [BEFORE[0], AIMessage("Which?", id="a1", tool_calls=[call]), NEXT]
-    dirty = {**DIRTY, "messages": messages, "outcome": None}
-    assert received(dirty) == {**CLEAN, "messages": messages}
+CALL = {"name": "offer_rooms", "args": {"message": "?"}, "id": "c9", "type": "tool_call"}
+ASKED = [BEFORE[0], AIMessage("Which?", id="a1", tool_calls=[CALL]), NEXT]
+
+
+def test_a_request_that_was_called_off_is_over_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its thread was cancelled, and a person has gone on."""
+    off = rooms.Said(AT, "h2", "input", called_off=True)
+    monkeypatch.setattr(rooms, "said", lambda: off)
+    dirty = {**DIRTY, "messages": ASKED, "outcome": None}
+    assert received(dirty) == {**CLEAN, "messages": ASKED}
+
+
+def test_a_message_that_was_sent_too_early_to_answer_is_the_reply() -> None:
+    """The question that it met gets its result, and the request goes on."""
+    found = received({**DIRTY, "messages": ASKED, "outcome": None})
+    assert found["since"] == "h1" and found["slots"] == DIRTY["slots"]
+    [result] = found["messages"]
+    assert (result.tool_call_id, result.status) == ("c9", "error")
+    state: BookingState = {**found, "messages": [*ASKED, result]}  # type: ignore[typeddict-item]
+    assert view_of(state).messages == [*ASKED[:2], result, NEXT]
 
 
 def test_a_request_that_goes_on_is_kept() -> None:
