@@ -5,8 +5,8 @@ is told, and may do better.
 """
 
 from collections.abc import Callable
-from datetime import date, datetime, timedelta
-from typing import Any
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Literal
 
 from langgraph.types import interrupt
 from pydantic import ValidationError
@@ -18,6 +18,14 @@ from graphs.booking.view import View, view_of
 
 class Refused(Exception):
     """The call makes no sense; the message is for the planner."""
+
+
+class NoSuchTime(Exception):
+    """``problem``: what to tell of it; ``slot``: which of the wishes has to be said again."""
+
+    def __init__(self, problem: str, slot: Literal["date", "start"]) -> None:
+        super().__init__(problem)
+        self.problem, self.slot = problem, slot
 
 
 def act(state: BookingState) -> dict[str, Any]:
@@ -34,11 +42,19 @@ def act(state: BookingState) -> dict[str, Any]:
 
 
 def slot_of(slots: Slots, view: View) -> Slot:
-    """The span of time that is wanted, in the rooms' time zone."""
-    start = datetime.fromisoformat(f"{slots['date']}T{slots['start']}").replace(
-        tzinfo=view.now.tzinfo
-    )
-    end = start + timedelta(minutes=slots.get("minutes", LENGTH))
+    """The span of time that is wanted, in the rooms' time zone: as long as was said, also
+    where the clocks are changed. Raises NoSuchTime."""
+    zone = view.now.tzinfo
+    try:
+        wanted = datetime.fromisoformat(f"{slots['date']}T{slots['start']}").replace(tzinfo=zone)
+        begin = wanted.astimezone(UTC)
+        end = (begin + timedelta(minutes=slots.get("minutes", LENGTH))).astimezone(zone)
+        start = begin.astimezone(zone)
+    except (ValueError, OverflowError):
+        raise NoSuchTime("bad_date", "date") from None
+    if start.replace(tzinfo=None) != wanted.replace(tzinfo=None):
+        # The clocks went past it.
+        raise NoSuchTime("bad_time", "start")
     return Slot(start=start.isoformat(), end=end.isoformat())
 
 
@@ -61,11 +77,19 @@ def _find_rooms(view: View, args: dict[str, Any]) -> dict[str, Any]:
     said = {name: value for name, value in args.items() if value is not None}
     slots: Slots = {**view.slots, **said}  # type: ignore[typeddict-item]
     if (day := slots.get("date")) is not None and not _is_day(day):
-        del slots["date"]
-        return {"slots": slots, "problem": "bad_date"}
+        return {"slots": _without(slots, "date"), "problem": "bad_date"}
     if not all(name in slots for name in ("date", "start", "people")):
         return {"slots": slots}
-    slot, equipment = slot_of(slots, view), slots.get("equipment", [])
+    try:
+        return _free_rooms(view, slots, slot_of(slots, view))
+    except NoSuchTime as none:
+        return {"slots": _without(slots, none.slot), "problem": none.problem}
+    except rooms.Unanswerable:
+        return {"slots": slots, "problem": "unanswerable"}
+
+
+def _free_rooms(view: View, slots: Slots, slot: Slot) -> dict[str, Any]:
+    equipment = slots.get("equipment", [])
     if datetime.fromisoformat(slot["start"]) <= view.now:
         return {"slots": slots, "problem": "past", "slot": slot}
     found = rooms.free_rooms(slot, slots["people"], equipment, view.language)
@@ -74,6 +98,10 @@ def _find_rooms(view: View, args: dict[str, Any]) -> dict[str, Any]:
     largest = rooms.largest(equipment)
     problem = "full" if largest >= slots["people"] else "too_large"
     return {"slots": slots, "problem": problem, "slot": slot, "largest": largest}
+
+
+def _without(slots: Slots, name: str) -> dict[str, Any]:
+    return {other: value for other, value in slots.items() if other != name}
 
 
 def _is_day(day: str) -> bool:

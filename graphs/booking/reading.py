@@ -8,15 +8,13 @@ from graphs.booking import times, words
 from graphs.booking.dates import Named, find_date
 from graphs.booking.plaintext import normalised, with_digits
 from graphs.booking.shifts import find_shift
-from graphs.booking.state import Phase, Slots
+from graphs.booking.state import LONGEST, MOST_PEOPLE, Phase, Slots
 
 _NUMBER = re.compile(r"(?:about |around |大概|大约|约)?\(?(\d+)\s*(?:个|,?\s*please|吧)?[.)!。]*")
-_DAY = 24 * 60
 #: Characters that are read; whoever writes more has said it by then.
 _LONGEST = 1000
 #: A number of nothing here.
 _TOO_LONG = re.compile(r"\d{10,}")
-_MOST_PEOPLE = 999_999
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +63,9 @@ def _slots(text: str, now: datetime, known: Slots) -> Slots:
         slots["start"] = start
     if start is not None and end is not None:
         minutes = times.minute_at(end) - times.minute_at(start)
-    if minutes is not None and 0 < minutes <= _DAY:
+    if minutes is not None and 0 < minutes <= LONGEST:
         slots["minutes"] = minutes
-    if people is not None and 0 < people <= _MOST_PEOPLE:
+    if people is not None and 0 < people <= MOST_PEOPLE:
         slots["people"] = people
     equipment = words.find_equipment(text)
     if equipment is not None:

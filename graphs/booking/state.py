@@ -17,6 +17,10 @@ Outcome = Literal["booked", "cancelled"]
 
 #: Minutes, where nobody said how long.
 LENGTH = 60
+#: Minutes; no meeting is longer.
+LONGEST = 24 * 60
+#: No larger number of people is taken for one.
+MOST_PEOPLE = 999_999
 
 
 class Slots(TypedDict, total=False):

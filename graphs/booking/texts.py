@@ -29,6 +29,16 @@ _TEXTS: dict[str, dict[Language, str]] = {
         "zh": "没有这一天，请再说一次日期。",
         "en": "There is no such day. Which day is it?",
     },
+    "bad_time": {
+        "zh": "那一天没有这个时间：时钟会拨快。请换一个时间。",
+        "en": "There is no such time on that day: the clocks go forward. "
+        "What time should it start?",
+    },
+    "unanswerable": {
+        "zh": "抱歉，这样的要求我查不了。请改一下时间、人数或设备。",
+        "en": "Sorry, I can't look for that. Another time, another number of people, "
+        "or other equipment?",
+    },
     "full": {
         "zh": "{when}没有能容纳{people}人的空闲会议室{with_}。请换个时间，或改一下要求。",
         "en": "No room for {people}{with_} is free on {when}. Another time, or other wishes?",

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from graphs.booking import rooms, state
 from infra.settings import get_settings
 from infra.sql import query
 from producers import Fleet
@@ -315,6 +316,10 @@ def test_an_answer_that_says_nothing_is_asked_for_again(talk: Talk, odd: Any) ->
         ("today at 8am for 4", "has passed already"),
         ("tomorrow at 2pm for 50", "the largest holds 20"),
         ("明天下午2点50人", "最大的可容纳20人"),
+        ("9999-12-31 23:30 for 4", "no such day"),
+        ("0001-01-01 at 10 for 4", "has passed already"),
+        ("tomorrow at 3 for 99999999999999999999 people", "how many people"),
+        ("明天三点 99999999999999999999 人", "多少人"),
         ("tomorrow at 10am for 18 for 2 hours", "No room for 18 is free on Tue 4 Jun, 10:00–12:00"),
     ],
 )
@@ -392,6 +397,73 @@ def test_the_next_request_starts_clean(talk: Talk) -> None:
     assert talk.asked["data"]["missing"] == ["date", "start", "people"]
     talk.say("后天上午9点，4人").say("选1").say("确认")
     assert talk.bookings()[1] == ("R1", "2030-06-05 09:00", 60, 4)
+
+
+@pytest.mark.parametrize(
+    ("wish", "minutes"),
+    [("at 01:30", 60), ("at 02:30", None), ("at 02:30 for 30 minutes", None), ("at 03:00", 60)],
+)
+def test_a_time_that_the_clocks_go_past_is_told(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch, wish: str, minutes: int | None
+) -> None:
+    """Between two and three there is nothing to book; an hour over it is one hour."""
+    monkeypatch.setenv("FLEET_BOOKING_ZONE", "Europe/Berlin")
+    get_settings.cache_clear()
+    at(talk.database, "2027-03-01T09:00:00+00:00")
+    talk.say(f"2027-03-28 {wish} for 4")
+    if minutes is None:
+        assert "the clocks go forward" in talk.asked["message"]
+        assert talk.asked["data"]["missing"] == ["start"]
+        talk.say("at 04:00")
+    talk.say("1").say("yes")
+    [(_, _, booked, _)] = talk.bookings()
+    assert booked == (minutes or (30 if "30 minutes" in wish else 60))
+
+
+@pytest.mark.parametrize("start", ["noon-ish", "2030-06-05T15:00:00+00:00"])
+def test_values_that_the_database_refuses_are_told_as_such(talk: Talk, start: str) -> None:
+    """No time, or one that begins after its end: the turn goes on, and says so."""
+    slot = state.Slot(start=start, end="2030-06-04T15:00:00+00:00")
+    with pytest.raises(rooms.Unanswerable):
+        rooms.free_rooms(slot, 4, [], "en")
+
+
+def in_a_burst(talk: Talk, *said: str) -> None:
+    """Messages that are all there before the first is taken up."""
+    first, *more = ({"messages": [{"role": "user", "content": text}]} for text in said)
+    talk.fleet.submit("booking", "b1", first)
+    for message in more:
+        talk.fleet.send(talk.thread_id, message)
+    talk.run()
+
+
+@pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        (("a room for 8 tomorrow", "at 2pm please"), "For 8 on Tue 4 Jun, 14:00–15:00"),
+        (("我要订会议室", "8个人", "明天", "下午2点"), "6月4日（周二）14:00–15:00，8人"),
+        ((WISH["en"], "actually 10 people"), "For 10 on Tue 4 Jun, 14:00"),
+        ((WISH["en"], "2"), "Shall I book Orchid"),
+        # Nobody had asked yet.
+        ((WISH["en"], "1", "yes"), "Shall I book Plum"),
+    ],
+)
+def test_messages_in_a_burst_are_one_request(talk: Talk, said: list[str], asked: str) -> None:
+    """What is said while a question is on its way is the reply to it, but no yes."""
+    in_a_burst(talk, *said)
+    assert asked in talk.asked["message"] and talk.bookings() == []
+    messages = talk.state["messages"]
+    assert [m["content"] for m in messages if m["type"] == "human"] == [*said]
+    calls = [call["id"] for m in messages for call in m.get("tool_calls") or []]
+    assert {m["tool_call_id"] for m in messages if m["type"] == "tool"} == {*calls[:-1]}
+
+
+def test_mail_that_was_called_off_with_its_request_is_no_part_of_the_next(talk: Talk) -> None:
+    """Also where no question had been asked yet."""
+    talk.fleet.submit("booking", "b1", {"messages": [{"role": "user", "content": WISH["en"]}]})
+    talk.fleet.cancel(talk.thread_id)
+    talk.run().say("at 3pm")
+    assert talk.asked["data"]["known"] == {"start": "15:00"}
 
 
 def test_a_request_that_was_called_off_starts_anew(talk: Talk) -> None:
