@@ -14,7 +14,7 @@ from ag_ui.core import ResumeEntry, RunAgentInput, UserMessage
 
 from ..client import Fleet
 from ..errors import InvalidPayload, MessageConflict
-from ..names import check_graph, check_key, split_thread_id
+from ..names import check_graph, check_key, check_message_id, check_text_name, split_thread_id
 from ..names import thread_id as thread_id_of
 from ..refusals import unknown_thread
 from .agui_answers import Answers
@@ -36,7 +36,7 @@ class Given:
 
 
 def given(asked: RunAgentInput) -> Given:
-    """Raises InvalidPayload."""
+    """Raises InvalidPayload, InvalidKey."""
     props = asked.forwarded_props if isinstance(asked.forwarded_props, Mapping) else {}
     extra, graph = props.get("input", {}), props.get("graph")
     if not isinstance(extra, Mapping):
@@ -44,13 +44,16 @@ def given(asked: RunAgentInput) -> Given:
     if graph is not None and not isinstance(graph, str):
         raise InvalidPayload("forwardedProps.graph is no text.", "Give the graph's name.")
     last = asked.messages[-1] if asked.messages else None
-    ids = [entry.interrupt_id for entry in asked.resume or ()]
+    said = last if isinstance(last, UserMessage) else None
+    if said is not None:
+        check_message_id(said.id)
+    ids = [check_text_name(entry.interrupt_id, "interruptId") for entry in asked.resume or ()]
     if len(set(ids)) < len(ids):
         raise InvalidPayload("resume names a question twice.", "Give one entry per interruptId.")
     return Given(
-        asked.run_id,
+        check_text_name(asked.run_id, "runId"),
         graph,
-        last if isinstance(last, UserMessage) else None,
+        said,
         tuple(asked.resume or ()),
         extra,
         [{"description": c.description, "value": c.value} for c in asked.context or ()],

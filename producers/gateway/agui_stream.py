@@ -5,6 +5,7 @@ comes back with the last id that it got, or runs the same thread again.
 """
 
 import contextlib
+import json
 from collections.abc import AsyncGenerator, Collection, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from ..live.snapshot import Snapshot
 from . import agui_watch, slow
 from .agui_ends import GOES_ON, End, end_of
 from .agui_events import OutOfStep, Translator
+from .agui_messages import clean
 from .agui_watch import Entry, Watch
 
 #: Seconds after which what could not be looked at is looked at again.
@@ -219,7 +221,16 @@ class Listener:
 def _texts(events: Sequence[BaseEvent], last: EventId | None) -> list[str]:
     """Server-sent events. Only the last one is a place to come back to: it stands for all that
     one event of the thread's became."""
-    texts = [_encoder.encode(event) for event in events]
+    texts = [_encoded(event) for event in events]
     if texts and last is not None:
         texts[-1] = f"id: {last}\n{texts[-1]}"
     return texts
+
+
+def _encoded(event: BaseEvent) -> str:
+    try:
+        return _encoder.encode(event)
+    except ValueError:
+        # Half of a surrogate pair, of a client's or a graph's, can't be sent as it is.
+        data = json.dumps(event.model_dump(by_alias=True), ensure_ascii=False, default=str)
+        return f"data: {clean(data)}\n\n"

@@ -54,8 +54,11 @@ def history(
     is, as ``"agent|model"``; nodes: those whose work it holds; changed: the values that it
     brought, by name; appended: of those that are lists which only grew, what came at their end;
     unknown: names of those that can't be told. before, limit: the newest so many of those before
-    this checkpoint. Raises UnknownThread, UnknownCheckpoint for a generation that there is not.
+    this checkpoint. Raises UnknownThread, UnknownCheckpoint for a checkpoint or a generation
+    that there is not, InvalidKey.
     """
+    if before is not None:
+        before = check_text_name(before, "checkpoint_id")
     with _opened(place, thread_id, generation) as past:
         found = past.listed(before, limit)
         known = {_place(t): t for t in found}
@@ -69,17 +72,11 @@ def snapshot(
 ) -> dict[str, Any]:
     """One checkpoint, of a subgraph too: as in :func:`history`, and all of its ``state``.
 
-    Raises UnknownThread, UnknownCheckpoint.
+    Raises UnknownThread, UnknownCheckpoint, InvalidKey.
     """
     checkpoint_id = check_text_name(checkpoint_id, "checkpoint_id")
     with _opened(place, thread_id, generation) as past:
-        found = next(past.saver.list(past.config(checkpoint_id=checkpoint_id)), None)
-        if found is None:
-            raise UnknownCheckpoint(
-                f"{past.name} has no checkpoint {checkpoint_id}.",
-                thread_id=past.name,
-                checkpoint_id=checkpoint_id,
-            )
+        found = past.one(checkpoint_id)
         state, unknown = past.values.read(found)
         entry = {**_entry(found, past.parent(found), past.values), "unknown": unknown}
         past.tell_what_is_missing([entry])
@@ -100,9 +97,20 @@ class _Past:
         """Of all namespaces where none is named."""
         return {"configurable": {"thread_id": self.thread, **more}}
 
+    def one(self, checkpoint_id: str) -> CheckpointTuple:
+        """Raises UnknownCheckpoint."""
+        found = next(self.saver.list(self.config(checkpoint_id=checkpoint_id)), None)
+        if found is None:
+            raise UnknownCheckpoint(
+                f"{self.name} has no checkpoint {checkpoint_id}.",
+                thread_id=self.name,
+                checkpoint_id=checkpoint_id,
+            )
+        return found
+
     def listed(self, before: str | None, limit: int | None) -> list[CheckpointTuple]:
-        """Oldest first."""
-        end = self.config(checkpoint_id=before) if before else None
+        """Oldest first. Raises UnknownCheckpoint."""
+        end = self.one(before).config if before is not None else None
         return [*self.saver.list(self.config(), before=end, limit=limit)][::-1]
 
     def parent(self, found: CheckpointTuple) -> CheckpointTuple | None:
