@@ -135,4 +135,17 @@ def _block(part: ContentPart) -> dict[str, Any]:
 
 
 def _told(message: Message) -> tuple[Any, ...]:
-    return message.id, message.role, message.content or "", call_ids(message)
+    calls = [
+        (call.id, call.function.name, _canonical(call.function.arguments))
+        for call in getattr(message, "tool_calls", None) or ()
+    ]
+    answers = getattr(message, "tool_call_id", None)
+    return message.id, message.role, message.content or "", calls, answers
+
+
+def _canonical(args: str) -> str:
+    """The same for arguments that a client has written in its own way."""
+    try:
+        return json.dumps(json.loads(args), sort_keys=True)
+    except (ValueError, RecursionError):
+        return args

@@ -1,10 +1,11 @@
 """A thread's events as AG-UI's: every stream is valid, and the client ends with the thread's
 messages, whatever happened in the run."""
 
+import json
 from typing import Any
 
 import pytest
-from ag_ui.core import UserMessage
+from ag_ui.core import AssistantMessage, UserMessage
 
 from producers.gateway.agui_ends import End, interrupt_of
 from producers.gateway.agui_events import OutOfStep, Translator
@@ -179,6 +180,46 @@ def test_a_message_that_reads_otherwise_is_put_right() -> None:
         event("1-3", "message", **said("a1", "assistant", "d*** it")),
     )
     assert client.texts() == [("user", "hello"), ("assistant", "d*** it")]
+
+
+def called(args: dict[str, Any], name: str = "book") -> dict[str, Any]:
+    """The data of a message that calls a tool so."""
+    return said("a1", "assistant", "", tool_calls=[{"id": "c1", "name": name, "args": args}])
+
+
+@pytest.mark.parametrize("other", [called({"people": 9}), called({"people": 8}, "hold")])
+def test_a_call_that_reads_otherwise_is_put_right(other: Any) -> None:
+    """A node corrects the arguments, or the tool, under the same ids: at once, after a break, and
+    at the end of a run whose client holds the old ones."""
+    first, [call] = called({"people": 8}), other["tool_calls"]
+    wanted = {"id": "c1", "name": call["name"], "arguments": json.dumps(call["args"])}
+    old, now = [OWN, agui_message(first)], snapshot(messages=[USER, other])
+    at_once = [snapshot(), event("1-1", "message", **first), event("1-2", "message", **other)]
+    for told, known, result in (
+        (at_once, [OWN], None),
+        ([now], old, None),
+        ([event("1-1", "turn", message_id="u1")], old, now),
+    ):
+        events, client = run(*told, known=known, result=result)
+        assert types(events).count("MESSAGES_SNAPSHOT") == 1
+        assert client.messages[1]["toolCalls"] == [wanted]
+
+
+def test_a_result_of_another_call_is_put_right() -> None:
+    """Its text is the same, what it answers is not."""
+    results = [said("t1", "tool", "done", tool_call_id=name) for name in ("c1", "c2")]
+    known = [OWN, *map(agui_message, [called({}), results[0]])]
+    _, client = run(snapshot(messages=[USER, called({}), results[1]]), known=known)
+    assert client.messages[2]["toolCallId"] == "c2"
+
+
+def test_arguments_that_a_client_writes_otherwise_are_the_same() -> None:
+    """Without spaces, say, as JSON.stringify does."""
+    call = {"id": "c1", "function": {"name": "book", "arguments": '{"b":"\\u00e9","a":1}'}}
+    held = AssistantMessage.model_validate({"id": "a1", "toolCalls": [call]})
+    ours = called({"a": 1, "b": "é"})
+    events, _ = run(snapshot(messages=[USER, ours]), known=[OWN, held])
+    assert "MESSAGES_SNAPSHOT" not in types(events)
 
 
 def test_a_removed_message_goes_and_what_streams_meanwhile_stays() -> None:
