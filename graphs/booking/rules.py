@@ -41,7 +41,7 @@ def _heard(view: View, said: HumanMessage) -> AIMessage:
         return _selected(view, said, data, reading)
     if view.phase == "CONFIRMING":
         return _confirmed(view, said, data, reading)
-    return _ask_again(view, said)
+    return _ask_again(view, said, reading)
 
 
 def _changes(view: View, reading: Reading) -> Slots:
@@ -68,7 +68,7 @@ def _selected(view: View, said: HumanMessage, data: dict[str, Any], reading: Rea
         return _confirm(view, chosen)
     if reading.verdict == "no":
         return _ask(view, "")
-    return _offer(view, texts.say("unclear", view.language))
+    return _offer(view, _not_understood(view, reading))
 
 
 def _chosen(
@@ -107,13 +107,18 @@ def _confirmed(view: View, said: HumanMessage, data: dict[str, Any], reading: Re
         return _confirm(view, other)
     if yes is False:
         return _offer(view, "")
-    return _confirm(view, room, texts.say("unclear", view.language))
+    return _confirm(view, room, _not_understood(view, reading))
 
 
-def _ask_again(view: View, said: HumanMessage) -> AIMessage:
+def _ask_again(view: View, said: HumanMessage, reading: Reading) -> AIMessage:
     """Words that say nothing of a room: a greeting at first, not understood later."""
-    first = view.messages[0].id == said.id
-    return _ask(view, texts.say("hello" if first else "unclear", view.language))
+    if view.messages[0].id == said.id:
+        return _ask(view, texts.say("hello", view.language))
+    return _ask(view, _not_understood(view, reading))
+
+
+def _not_understood(view: View, reading: Reading) -> str:
+    return texts.say("kept" if reading.verdict == "keep" else "unclear", view.language)
 
 
 # After a tool

@@ -17,6 +17,7 @@ _ABBREVIATIONS = {"tv": "TV"}
 _TEXTS: dict[str, dict[Language, str]] = {
     "hello": {"zh": "您好！我来帮您订会议室。", "en": "Hello! I can book a meeting room for you."},
     "unclear": {"zh": "抱歉，我没有听懂。", "en": "Sorry, I did not understand that."},
+    "kept": {"zh": "好的，我们继续。", "en": "All right, we go on."},
     "date": {"zh": "哪一天", "en": "which day"},
     "start": {"zh": "几点开始", "en": "what time it starts"},
     "people": {"zh": "多少人", "en": "how many people"},

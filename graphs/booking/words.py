@@ -3,7 +3,8 @@
 import re
 from typing import Literal
 
-Verdict = Literal["yes", "no", "cancel"]
+#: "keep": to go on, as in "don't cancel".
+Verdict = Literal["yes", "no", "cancel", "keep"]
 
 _CJK = re.compile("[\u3400-\u9fff]")
 _LATIN = re.compile("[a-zA-Z]{2,}")
@@ -80,6 +81,13 @@ _STOP = (
 #: No yes, no or stop is longer; and the patterns take their time over what is.
 _LONGEST = 60
 _VERDICTS: list[tuple[Verdict, "re.Pattern[str]"]] = [
+    (
+        "keep",
+        re.compile(
+            r"(?:别|没有?|无需|(?<!要)不(?:是|要|用|想|必|需要|应该|打算)?)(?:先|再|急着)?取消(?!不)"
+            r"|\b(?:don't|do not|didn't|not|never|no need)(?: \w+){0,2} (?:cancel|stop|quit)"
+        ),
+    ),
     (
         "cancel",
         re.compile(

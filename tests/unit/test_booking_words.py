@@ -317,8 +317,15 @@ def test_a_choice_is_read(text: str, choice: int | None) -> None:
         (
             "cancel",
             "forget about it|I don't want it anymore|我不想订了|退出"
-            "|cancel|Cancel it, please|never mind|取消|算了|不订了|cancel the booking|取消吧",
+            "|cancel|Cancel it, please|never mind|取消|不要了，取消|不，取消"
+            "|要不取消吧|还是取消吧|算了|不订了|cancel the booking|取消吧",
         ),
+        (
+            "keep",
+            "不要取消|别取消|先别取消，让我想想|不取消|先不要取消预订|don't cancel"
+            "|please do not cancel it|I don't want to cancel",
+        ),
+        (None, "hm, cancelling the projector?"),
         (
             None,
             "maybe|8|明天|yesterday|不好意思，改成10人|canceled projector lamp|notably|取消投影",
