@@ -26,7 +26,15 @@ from standardwebhooks import Webhook
 
 #: Seconds for a whole call.
 TIMEOUT = 10.0
-_NAT64 = ipaddress.ip_network("64:ff9b::/96")
+#: What of IPv6 is out in the internet, by RFC 4291: neither site-local nor local NAT64 is of it.
+_UNICAST = ipaddress.IPv6Network("2000::/3")
+#: Where the last 32 bits are an IPv4 address: NAT64, compatible, mapped, translated.
+_PREFIXES = [
+    ipaddress.IPv6Network(prefix)
+    for prefix in ("64:ff9b::/96", "::/96", "::ffff:0:0/96", "::ffff:0:0:0/96")
+]
+#: The same behind any prefix, as bits 64 to 95: ISATAP, RFC 5214.
+_ISATAP = frozenset({0x00005EFE, 0x02005EFE})
 #: Open ones of this process.
 _sockets: "weakref.WeakSet[socket.socket]" = weakref.WeakSet()
 
@@ -102,14 +110,24 @@ def unreachable(url: str, *, private: bool = False) -> str | None:
 
 
 def is_public(address: Address) -> bool:
-    """Whether it is out in the internet; also one that an IPv6 address stands for."""
-    if isinstance(address, ipaddress.IPv6Address):
-        within = address.ipv4_mapped or address.sixtofour
-        if address in _NAT64:
-            within = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
-        if within is not None:
-            return is_public(within)
-    return address.is_global and not address.is_multicast
+    """Whether it is out in the internet; of an IPv6 address that stands for an IPv4 one, that is
+    asked of what it stands for."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address.is_global and not address.is_multicast
+    if any(address in prefix for prefix in _PREFIXES):
+        return is_public(_ending(address))
+    within = address.sixtofour or (_ending(address) if _is_isatap(address) else None)
+    # Teredo, which stands for two, is not global.
+    return address in _UNICAST and address.is_global and (within is None or is_public(within))
+
+
+def _ending(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address:
+    """Of the last 32 bits."""
+    return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+
+
+def _is_isatap(address: ipaddress.IPv6Address) -> bool:
+    return int(address) >> 32 & 0xFFFFFFFF in _ISATAP
 
 
 def _resolved(host: str, port: int, private: bool) -> list[tuple[str, int]]:

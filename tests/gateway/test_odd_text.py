@@ -23,9 +23,9 @@ from workers.slot import Slot
 LONG = "x" * 10_000
 #: As JSON has them, and as a path or a query has them.
 TEXTS = {"nul": "a\x00b", "surrogate": "a\ud800b", "long": LONG, "empty": ""}
-QUOTED = {"nul": "a%00b", "surrogate": "a%ED%A0%80b", "long": LONG, "empty": ""}
+QUOTED: dict[str, Any] = {"nul": "a%00b", "surrogate": "a%ED%A0%80b", "long": LONG, "empty": ""}
 #: What a header can hold.
-HEADERS = {"latin": b"a\xffb", "long": LONG.encode(), "empty": b""}
+HEADERS: dict[str, Any] = {"latin": b"a\xffb", "long": LONG.encode(), "empty": b""}
 THERE = {"graph": "refund", "key": "A1001", "question": "q1", "session_id": "none"}
 THREAD = "refund:A1001"
 #: A good body for each door that takes one; every text in it is tried.
