@@ -36,7 +36,8 @@ def receive(state: BookingState) -> dict[str, Any]:
         "language": language or state.get("language", "en"),
     }
     if state.get("since") is None or state.get("outcome") is not None or said.called_off:
-        return update | reset() | {"since": new[0].id if new else None}
+        earlier = state.get("booking") or state.get("earlier")
+        return update | reset() | {"since": new[0].id if new else None, "earlier": earlier}
     call = tools.next_call(state["messages"][: len(state["messages"]) - len(new)])
     if call is not None and call["name"] in tools.QUESTIONS:
         update["messages"] = closed(state["messages"], update["language"])

@@ -147,7 +147,8 @@ def _booked(state: BookingState, result: dict[str, Any]) -> Seen:
 
 def _cancelled(state: BookingState, result: dict[str, Any]) -> Seen:
     update = {"outcome": "cancelled", "phase": "COLLECTING_SLOTS"}
-    return texts.say("cancelled", state.get("language", "en")), update, []
+    view = view_of(state)
+    return texts.given_up(state.get("earlier"), view.language, view.now), update, []
 
 
 _OBSERVE: dict[str, Callable[[BookingState, dict[str, Any]], Seen]] = {

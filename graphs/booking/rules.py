@@ -137,7 +137,8 @@ def _after_book(view: View) -> AIMessage:
 
 
 def _after_cancel(view: View) -> AIMessage:
-    return _last_word(view, texts.say("cancelled", view.language))
+    said = texts.given_up(view.state.get("earlier"), view.language, view.now)
+    return _last_word(view, said)
 
 
 def _ask_what_is_missing(view: View) -> AIMessage:

@@ -76,7 +76,7 @@ class BookingInput(TypedDict):
 
 
 class BookingState(BookingInput):
-    """The thread's state. All but the messages, the language and the time belong to one
+    """The thread's state. All but the messages, the language, the time and `earlier` belong to one
     request, and start anew with the next one: see `reset`.
 
     since
@@ -85,6 +85,8 @@ class BookingState(BookingInput):
         When the person's latest message was accepted: what "tomorrow" is counted from.
     problem
         Why there is nothing to offer, or not what was wanted; for people.
+    earlier
+        What was booked last in this conversation, by a request that is over.
     result
         What `act` has found out and `observe` has not yet taken in.
     """
@@ -100,6 +102,7 @@ class BookingState(BookingInput):
     problem: NotRequired[str | None]
     result: NotRequired[dict[str, Any] | None]
     booking: NotRequired[Booking | None]
+    earlier: NotRequired[Booking | None]
     outcome: NotRequired[Outcome | None]
     steps: NotRequired[int]
 

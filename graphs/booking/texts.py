@@ -70,6 +70,13 @@ _TEXTS: dict[str, dict[Language, str]] = {
         "zh": "好的，已取消，没有预订任何会议室。",
         "en": "All right, cancelled. Nothing was booked.",
     },
+    "stands": {
+        "zh": "好的，没有再预订会议室。之前的预订仍然有效：{room}，{when}，{people}人，"
+        "预订号{booking_id}。我这里不能取消已完成的预订，请联系会议室管理员。",
+        "en": "All right, nothing more was booked. Your booking stands: {room}, {when}, for "
+        "{people}, booking id {booking_id}. A finished booking can't be cancelled here: please "
+        "ask whoever looks after the rooms.",
+    },
     "looking": {"zh": "正在查找空闲的会议室…", "en": "Looking for free rooms…"},
     "booking": {"zh": "正在预订…", "en": "Booking…"},
     "cancelling": {"zh": "正在取消…", "en": "Cancelling…"},
@@ -147,8 +154,19 @@ def room_lines(candidates: list[Candidate], language: Language) -> str:
 
 def booked(booking: Booking, language: Language, now: datetime) -> str:
     """That it is done."""
+    return _of_booking("booked", booking, language, now)
+
+
+def given_up(earlier: Booking | None, language: Language, now: datetime) -> str:
+    """That the request is over, and what that means for the booking made before it."""
+    if earlier is None:
+        return say("cancelled", language)
+    return _of_booking("stands", earlier, language, now)
+
+
+def _of_booking(name: str, booking: Booking, language: Language, now: datetime) -> str:
     return say(
-        "booked",
+        name,
         language,
         room=booking["room"],
         when=when(booking["slot"], language, now),

@@ -386,12 +386,13 @@ def test_the_next_request_starts_clean(talk: Talk) -> None:
     tests/unit/test_booking_state.py)."""
     talk.say("tomorrow at 2pm for 8 with a projector").say("1").say("yes")
     assert talk.state["phase"] == "BOOKED"
+    booking = talk.state["booking"]
     talk.say("我想再订一间")
     state = talk.state
     expected: dict[str, Any] = {
         **{"phase": "COLLECTING_SLOTS", "slots": {}, "candidates": [], "room": None},
         **{"confirmed": None, "problem": None, "result": None, "booking": None, "outcome": None},
-        **{"language": "zh", "steps": 1, "since": state["messages"][-2]["id"]},
+        **{"language": "zh", "steps": 1, "earlier": booking, "since": state["messages"][-2]["id"]},
     }
     assert {name: value for name, value in state.items() if name in expected} == expected
     assert set(state) == {*expected, "messages", "now"}
@@ -477,6 +478,25 @@ def test_a_request_that_was_called_off_starts_anew(talk: Talk) -> None:
     talk.say("yes")
     assert talk.kind == "clarify" and talk.asked["data"]["known"] == {}
     assert talk.bookings() == []
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (["cancel"], "Your booking stands: Plum, Tue 4 Jun, 14:00–15:00, for 8, booking id B"),
+        (["取消预订"], "之前的预订仍然有效：Plum，6月4日（周二）14:00–15:00，8人，预订号B"),
+        (["another one on friday", "never mind"], "nothing more was booked. Your booking stands"),
+    ],
+)
+def test_a_cancel_after_a_booking_says_that_it_stands(
+    talk: Talk, said: list[str], told: str
+) -> None:
+    """What is booked is not called off by the way."""
+    talk.say(WISH["en"]).say("1").say("yes")
+    for text in said:
+        talk.say(text)
+    assert told in talk.texts("ai")[-1] and len(talk.bookings()) == 1
+    assert (talk.kind, talk.state["outcome"]) == (None, "cancelled")
 
 
 def test_tomorrow_is_the_day_after_the_one_on_which_it_was_said(talk: Talk) -> None:

@@ -33,6 +33,7 @@ DIRTY: dict[str, Any] = {
     "problem": "Sorry, Plum has just been taken.",
     "result": {"call_id": "c1", "name": "find_rooms", "slots": {"people": 8}},
     "booking": {"booking_id": "B1", "room_id": "R3", "room": "Plum", "slot": SLOT, "people": 8},
+    "earlier": {"booking_id": "B0", "room_id": "R3", "room": "Plum", "slot": SLOT, "people": 8},
     "outcome": "booked",
     "steps": 7,
 }
@@ -49,6 +50,7 @@ CLEAN: dict[str, Any] = {
     "problem": None,
     "result": None,
     "booking": None,
+    "earlier": DIRTY["booking"],
     "outcome": None,
     "steps": 0,
 }
@@ -72,7 +74,8 @@ def test_every_field_is_dirty_before() -> None:
 
 def test_reset_names_every_field_of_a_request() -> None:
     """Also those that each message clears anyway."""
-    ours = {n: value for n, value in CLEAN.items() if n not in ("messages", "language", "now")}
+    others = ("messages", "language", "now", "earlier")
+    ours = {n: value for n, value in CLEAN.items() if n not in others}
     assert reset() == {**ours, "since": None}
 
 
