@@ -27,8 +27,8 @@ _SETS = (set, frozenset)
 
 
 def clean(value: Any) -> Any:
-    """The value with NUL and lone surrogates in text replaced by U+FFFD, and NaN and
-    infinities by None, at any depth. The same object when there was nothing to replace."""
+    """The value with text as of :func:`clean_text`, and NaN and infinities replaced by None, at
+    any depth. The same object when there was nothing to replace."""
     if type(value) is str:
         return clean_text(value)
     if value is None or isinstance(value, bool | int | bytes | Decimal | Enum):
@@ -49,7 +49,8 @@ def clean(value: Any) -> Any:
 
 
 def clean_text(text: str) -> str:
-    """The text without NUL and lone surrogates."""
+    """The text with U+FFFD for NUL and "?" for a lone surrogate. LangGraph's serializer stores "?"
+    too: what is told before it is stored reads as it does after."""
     if "\x00" in text:
         text = text.replace("\x00", _REPLACEMENT)
     if text.isascii():
@@ -57,7 +58,7 @@ def clean_text(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        text = "".join(_REPLACEMENT if "\ud800" <= c <= "\udfff" else c for c in text)
+        text = text.encode("utf-8", "replace").decode()
     return text
 
 

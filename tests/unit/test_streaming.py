@@ -118,6 +118,8 @@ def test_messages_are_told_in_plain_words() -> None:
     ("message", "role"),
     [
         (HumanMessage("x", id="m"), "user"),
+        (AIMessage("half \ud800, NUL \x00", id="m"), "assistant"),
+        (AIMessage([{"type": "text", "text": "half \ud800"}], id="m"), "assistant"),
         (SystemMessage("x", id="m"), "system"),
         (AIMessageChunk("x", id="m", name="bob"), "assistant"),
         (ChatMessage("x", id="m", role="critic"), "critic"),
