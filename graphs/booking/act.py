@@ -76,8 +76,8 @@ def _perform(view: View, name: str, given: dict[str, Any]) -> dict[str, Any]:
 def _find_rooms(view: View, args: dict[str, Any]) -> dict[str, Any]:
     said = {name: value for name, value in args.items() if value is not None}
     slots: Slots = {**view.slots, **said}  # type: ignore[typeddict-item]
-    if (day := slots.get("date")) is not None and not _is_day(day):
-        return {"slots": _without(slots, "date"), "problem": "bad_date"}
+    if (day := slots.get("date")) is not None and (problem := _problem_of(day, view)):
+        return {"slots": _without(slots, "date"), "problem": problem}
     if not all(name in slots for name in ("date", "start", "people")):
         return {"slots": slots}
     try:
@@ -104,12 +104,12 @@ def _without(slots: Slots, name: str) -> dict[str, Any]:
     return {other: value for other, value in slots.items() if other != name}
 
 
-def _is_day(day: str) -> bool:
+def _problem_of(day: str, view: View) -> str | None:
     try:
-        date.fromisoformat(day)
+        over = date.fromisoformat(day) < view.now.date()
     except ValueError:
-        return False
-    return True
+        return "bad_date"
+    return "past_day" if over else None
 
 
 def _ask_user(view: View, args: dict[str, Any]) -> dict[str, Any]:

@@ -23,9 +23,10 @@ _DAY = r"\d{1,2}(?:st|nd|rd|th)?"
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """``weekly``: a weekday of no week in particular, so that a week later would do as well."""
+    """``day``: None for one that the calendar has not. ``weekly``: a weekday of no week in
+    particular, so that a week later would do as well."""
 
-    day: date
+    day: date | None
     weekly: bool = False
 
 
@@ -33,13 +34,15 @@ Reader = Callable[["re.Match[str]", date], date | None]
 
 
 def find_date(text: str, today: date) -> tuple[Named | None, str]:
-    """(the day, the text without it). None: it names none, or one that is not."""
+    """(the day, the text without it). None: it names none."""
     for pattern, reader in _FORMS:
         if found := pattern.search(text):
             day = reader(found, today)
+            left = f"{text[: found.start()]} {text[found.end() :]}"
             if day is not None:
-                weekly = reader is _weekday and _week(found) is None
-                return Named(day, weekly), f"{text[: found.start()]} {text[found.end() :]}"
+                return Named(day, reader is _weekday and _week(found) is None), left
+            if reader in (_date, _numbered, _weekday_of_month) and _NAMES_A_DAY.search(found[0]):
+                return Named(None), left
     return None, text
 
 
@@ -52,7 +55,7 @@ def _in_days(found: "re.Match[str]", today: date) -> date | None:
 
 
 def _after(days: int) -> Reader:
-    return lambda _, today: day_from(f"in {days} days", today)
+    return lambda _, today: today + timedelta(days=days)
 
 
 def _numbered(found: "re.Match[str]", today: date) -> date | None:
@@ -64,8 +67,21 @@ def _numbered(found: "re.Match[str]", today: date) -> date | None:
     elif which is not None:
         year, month = today.year, today.month
     elif month is None:
-        month = today.month if int(day) >= today.day else today.month % 12 + 1
+        return _next_of_month(int(day), today)
     return day_of_date(f"{month}/{day}" + (f"/{year}" if year else ""), today)
+
+
+def _next_of_month(number: int, today: date) -> date | None:
+    """The next day with this number: not every month has a 31st."""
+    days = (today + timedelta(days=n) for n in range(62))
+    return next((day for day in days if day.day == number), None)
+
+
+def _weekday_of_month(found: "re.Match[str]", today: date) -> date | None:
+    """ "Monday the 7th", where the next 7th is a Monday."""
+    day = _next_of_month(int(found["number"]), today)
+    named = _WEEKDAYS.index(found["day"][:3])
+    return day if day is not None and day.weekday() == named else None
 
 
 def _weekday(found: "re.Match[str]", today: date) -> date | None:
@@ -84,6 +100,8 @@ def _week(found: "re.Match[str]") -> int | None:
 
 
 _WEEKS = {"last": -1, "this": 0, "next": 1, "上": -1, "这": 0, "本": 0, "下": 1, "下下": 2}
+#: What can't be read as anything but a day: "3月40" may go on as "人".
+_NAMES_A_DAY = re.compile(r"[日号]$|[a-z]|\d[-/.]\d")
 _NAMES = r"(?P<day>mon|tues?|wed|thu(?:rs?)?|fri|sat|sun)(?:day|nesday|urday|sday)?"
 _FORMS: list[tuple["re.Pattern[str]", Reader]] = [
     (re.compile(pattern), reader)
@@ -94,6 +112,9 @@ _FORMS: list[tuple["re.Pattern[str]", Reader]] = [
             r"\s*(?P<day>\d{1,2})\s*[日号]?",
             _numbered,
         ),
+        ("大前天", _after(-3)),
+        ("前天", _after(-2)),
+        ("昨[天日儿早晚]", _after(-1)),
         ("大后天", _after(3)),
         ("后天", _after(2)),
         ("明[天日儿早晚]|明(?=[上下中]午)", _after(1)),
@@ -106,12 +127,16 @@ _FORMS: list[tuple["re.Pattern[str]", Reader]] = [
         (r"(?P<which>下|这|本)\s*个?\s*月\s*(?P<day>\d{1,2})\s*[号日]?", _numbered),
         (r"(?<![\d:])(?<!\d月)(?<!\d月 )(?P<day>\d{1,2})\s*[号日](?![房会楼间])", _numbered),
         (r"\bday after tomorrow\b", _after(2)),
+        (r"\bday before yesterday\b", _after(-2)),
+        (r"\byesterday\b|\blast night\b", _after(-1)),
         (r"\btomorrow\b|\btmrw?\b|\btmr\b", _after(1)),
         (r"\btoday\b|\btonight\b|\bthis (?:morning|afternoon|evening)\b", _after(0)),
         (r"\bin (\d+) days?\b", _in_days),
         (rf"\b{_MONTHS}\.? {_DAY}(?:,? \d{{4}})?\b(?!\s*(?:[:-]\d|[ap]\.?m\b))", _date),
         (r"\bon the (?P<day>\d{1,2})(?:st|nd|rd|th)\b", _numbered),
         (rf"\b{_DAY}(?: of)? {_MONTHS}(?:,? \d{{4}})?\b", _date),
+        (rf"\b{_NAMES},? the (?P<number>\d{{1,2}})(?:st|nd|rd|th)\b", _weekday_of_month),
+        (r"\bthe (?P<day>\d{1,2})(?:st|nd|rd|th)(?= (?:at|from|between)\b)", _numbered),
         (r"(?<![\d/:-])\d{1,2}/\d{1,2}(?:/\d{4})?(?![\d/:-])", _date),
         (
             rf"\b(?:(?P<which>last|next|this|on)\s+)?{_NAMES}\b"

@@ -8,7 +8,7 @@ from graphs.booking import times, words
 from graphs.booking.dates import Named, find_date
 from graphs.booking.plaintext import normalised, with_digits
 from graphs.booking.shifts import find_shift
-from graphs.booking.state import LONGEST, MOST_PEOPLE, Phase, Slots
+from graphs.booking.state import LONGEST, MOST_PEOPLE, NO_DAY, Phase, Slots
 
 _NUMBER = re.compile(r"(?:about |around |大概|大约|约)?\(?(\d+)\s*(?:个|,?\s*please|吧)?[.)!。]*")
 #: Characters that are read; whoever writes more has said it by then.
@@ -75,6 +75,8 @@ def _slots(text: str, now: datetime, known: Slots) -> Slots:
 
 def _still_to_come(named: Named, start: str | None, now: datetime) -> str:
     """ "Monday at 9", said on a Monday at noon, is the next one."""
+    if named.day is None:
+        return NO_DAY
     over = named.day == now.date() and start is not None and start <= f"{now:%H:%M}"
     weeks = 1 if named.weekly and over else 0
     return (named.day + timedelta(weeks=weeks)).isoformat()

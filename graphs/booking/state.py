@@ -19,6 +19,8 @@ Outcome = Literal["booked", "cancelled"]
 LENGTH = 60
 #: Minutes; no meeting is longer.
 LONGEST = 24 * 60
+#: Stands for a day that the calendar has not.
+NO_DAY = "0000-00-00"
 #: No larger number of people is taken for one.
 MOST_PEOPLE = 999_999
 

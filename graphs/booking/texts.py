@@ -26,6 +26,10 @@ _TEXTS: dict[str, dict[Language, str]] = {
         "zh": "{when}已经过去了，请换一个时间。",
         "en": "{when} has passed already. Which time would suit you?",
     },
+    "past_day": {
+        "zh": "那一天已经过去了，请换一天。",
+        "en": "That day has passed already. Which day would suit you?",
+    },
     "bad_date": {
         "zh": "没有这一天，请再说一次日期。",
         "en": "There is no such day. Which day is it?",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from graphs.booking.parser import day_of_date, day_of_week
 from graphs.booking.plaintext import normalised
 from graphs.booking.reading import read
-from graphs.booking.state import Slots
+from graphs.booking.state import NO_DAY, Slots
 from graphs.booking.words import language_of
 
 #: A Monday.
@@ -96,18 +96,18 @@ WISHES: dict[str, dict[str, Any]] = {
     "我想订一下会议室": {},
     "大一点的": {},
     "hello": {},
-    "31 february": {},
-    "2/30": {},
-    "dec 45": {},
+    "31 february": {"date": NO_DAY},
+    "2/30": {"date": NO_DAY},
+    "dec 45": {"date": NO_DAY},
     "13月45日": {},
     "13月5日": {},
-    "2月30号": {},
+    "2月30号": {"date": NO_DAY},
     "2028-13-01": {},
     "25:99": {},
     "下个月5号": {"date": "2026-12-05"},
     "本月30号": {"date": "2026-11-30"},
     "这个月5号": {"date": "2026-11-05"},
-    "本月31号": {},
+    "本月31号": {"date": NO_DAY},
     "on monday next week": {"date": "2026-12-07"},
     "下午14点": {"start": "14:00"},
     "in 99999999999 days": {},
@@ -124,6 +124,22 @@ WISHES: dict[str, dict[str, Any]] = {
     "9 at night": {"start": "21:00"},
     "24 dec 2-3pm 6 pax": {"date": "2026-12-24", "start": "14:00", "minutes": 60, "people": 6},
     "on the 15th": {"date": "2026-12-15"},
+    "2月30日上午10点": {"date": NO_DAY, "start": "10:00"},
+    "Feb 30 at 10 for 4": {"date": NO_DAY, "start": "10:00", "people": 4},
+    "2027-02-29": {"date": NO_DAY},
+    "3月40人": {"people": 40},
+    "31号": {"date": "2026-12-31"},
+    "下个月3号": {"date": "2026-12-03"},
+    "Monday the 7th": {"date": "2026-12-07"},
+    "monday the 7th of december at 10": {"date": "2026-12-07", "start": "10:00"},
+    "Tuesday the 7th": {"date": NO_DAY},
+    "the 7th at 10": {"date": "2026-12-07", "start": "10:00"},
+    "the 3rd of december at 10": {"date": "2026-12-03", "start": "10:00"},
+    "yesterday at 3": {"date": "2026-11-29", "start": "15:00"},
+    "昨天下午3点": {"date": "2026-11-29", "start": "15:00"},
+    "前天": {"date": "2026-11-28"},
+    "上周五": {"date": "2026-11-27"},
+    "not tomorrow, friday": {"date": "2026-12-04"},
     "last friday": {"date": "2026-11-27"},
     "上周三": {"date": "2026-11-25"},
     "明儿3点": {"date": "2026-12-01", "start": "15:00"},
