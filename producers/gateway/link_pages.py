@@ -29,8 +29,6 @@ HEADERS = {
     "Content-Security-Policy": f"default-src 'none'; style-src 'sha256-{_HASH}'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "Cache-Control": "no-store",
-    # Nothing to others; to us, since without it a browser sends forms with the Origin "null".
-    "Referrer-Policy": "same-origin",
     "X-Robots-Tag": "noindex, nofollow",
     "X-Frame-Options": "DENY",
 }
@@ -48,7 +46,9 @@ def ask(question: Mapping[str, Any], problem: str = "", status: int = 200) -> Re
     if problem:
         parts.append(f'<p class="said" role="alert">{escape(problem)}</p>')
     parts += [_form(form_of(question)), _facts(question)]
-    return _page("A question", "".join(parts), status)
+    # Without any referrer a browser sends the form with the Origin "null"; of this one's the
+    # link's token is no part.
+    return _page("A question", "".join(parts), status, "strict-origin")
 
 
 def tell(title: str, text: str, status: int = 200) -> Response:
@@ -94,10 +94,10 @@ def _facts(question: Mapping[str, Any]) -> str:
     )
 
 
-def _page(title: str, body: str, status: int) -> Response:
+def _page(title: str, body: str, status: int, referrer: str = "no-referrer") -> Response:
     page = (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body>{body}</body></html>"
     )
-    return Response(page, status, HEADERS, "text/html")
+    return Response(page, status, HEADERS | {"Referrer-Policy": referrer}, "text/html")

@@ -35,10 +35,16 @@ def test_a_person_answers_by_the_link(
     tab.get_by_text("This link has been used").wait_for()
 
 
-def test_another_site_learns_nothing_of_the_link(tab: Any, gateway: Gateway, link: str) -> None:
-    """Whoever leaves the page for another origin sends no referrer."""
-    tab.goto(gateway.url + link)
-    other = gateway.url.replace("127.0.0.1", "localhost")
-    with tab.expect_request(f"{other}/healthz") as sent:
-        tab.evaluate("url => { location.href = url }", f"{other}/healthz")
-    assert "referer" not in sent.value.all_headers()
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_the_next_page_learns_nothing_of_the_link(
+    tab: Any, gateway: Gateway, link: str, host: str
+) -> None:
+    """Whoever leaves the page, for the gateway's other pages or for another origin, sends no
+    token along; from a page without a form no referrer at all."""
+    other = f"{gateway.url.replace('127.0.0.1', host)}/healthz"
+    for page, referrer in (link, f"{gateway.url}/"), ("/answer/" + "A" * 32, None):
+        tab.goto(gateway.url + page)
+        with tab.expect_request(other) as sent:
+            tab.evaluate("url => { location.href = url }", other)
+        assert sent.value.all_headers().get("referer") == referrer
+        tab.wait_for_url(other)
