@@ -49,8 +49,8 @@ class Stack:
     PortTaken, ServerFailed or SettingsError on entering.
     """
 
-    #: The guard's kind.
-    link: ClassVar[type[GuardLink]] = GuardLink
+    #: Starts the guard and speaks to it; tests have one of their own.
+    link_type: ClassVar[type[GuardLink]] = GuardLink
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class Stack:
         try:
             logs = self._data_dir / "logs"
             logs.mkdir(mode=0o700, exist_ok=True)
-            self._link = self.link(
+            self._link = self.link_type(
                 logs / "guard.log",
                 lock_fd=lock,
                 delete=None if self._given_dir else self._data_dir,

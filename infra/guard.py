@@ -50,7 +50,7 @@ class Process(Protocol):
 class _Child:
     """A child in a process group of its own, whose number is its pid."""
 
-    def __init__(self, process: "Process", request: dict[str, Any]) -> None:
+    def __init__(self, process: Process, request: dict[str, Any]) -> None:
         self.process = process
         self.stop = [signal.Signals[name] for name in request["stop"]]
         self.server = bool(request["server"])
@@ -223,7 +223,7 @@ def _adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def main(kind: type[Guard] = Guard) -> None:
+def main(guard_type: type[Guard] = Guard) -> None:
     """Be the guard of the parent process."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--delete", help="folder to delete at the end")
@@ -233,7 +233,7 @@ def main(kind: type[Guard] = Guard) -> None:
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda *_: None)
     _adopt_orphans()
-    guard = kind(options.delete, options.unlink)
+    guard = guard_type(options.delete, options.unlink)
 
     def leave(*_: Any) -> None:
         guard._orphaned = True

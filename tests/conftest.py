@@ -44,10 +44,11 @@ def _use_memory() -> None:
     """Temporary files go into memory: each test's database is some hundred files."""
     usable = "TMPDIR" not in os.environ and os.access(_MEMORY, os.W_OK)
     if usable and shutil.disk_usage(_MEMORY).free >= _ROOM:
-        for folder in _MEMORY.glob(f"{_FOLDER}*"):
-            if not psutil.pid_exists(int(folder.name.removeprefix(_FOLDER))):
-                shutil.rmtree(folder, ignore_errors=True)
         ours = _MEMORY / f"{_FOLDER}{os.getpid()}"
+        for folder in _MEMORY.glob(f"{_FOLDER}*"):
+            pid = folder.name.removeprefix(_FOLDER)
+            if pid.isdigit() and (folder == ours or not psutil.pid_exists(int(pid))):
+                shutil.rmtree(folder, ignore_errors=True)
         # Servers that run as another user have folders in it.
         ours.mkdir(mode=0o755)
         os.environ["TMPDIR"] = str(ours)

@@ -2,7 +2,7 @@
 packages, and forks where `python -m celery` would load all of it anew, at a second and a half
 of CPU for each of hundreds of workers. Nothing of the project is loaded before the fork.
 
-Run by file name, as infra/guard.py is, whose requests it takes.
+Run by file name, as infra/guard.py is, whose requests it takes; what is forked keeps its `-I`.
 """
 
 import contextlib
@@ -56,8 +56,9 @@ class WarmGuard(guard.Guard):
         gc.freeze()
 
     def start(self, request: dict[str, Any], log: int) -> guard.Process:
-        like_ours = _early(request["env"]) == _early(os.environ)
-        if request["argv"][:3] != [sys.executable, "-m", "celery"] or not like_ours:
+        celery = request["argv"][:3] == [sys.executable, "-m", "celery"]
+        like_ours = not request["user"] and _early(request["env"]) == _early(os.environ)
+        if not (celery and like_ours):
             return super().start(request, log)
         with_guard = guard.die_with_guard(signal.SIGKILL)
         if pid := os.fork():

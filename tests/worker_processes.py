@@ -22,7 +22,7 @@ class _WarmLink(GuardLink):
 class WarmStack(Stack):
     """Its workers are forked from a guard that has loaded the packages."""
 
-    link = _WarmLink
+    link_type = _WarmLink
 
 
 class Worker:

@@ -27,8 +27,10 @@ log = logging.getLogger("fleet.events")
 
 #: Bytes of values, as JSON, beyond which an event goes without them.
 LARGEST = 64 * 1024
-#: Bytes of what nodes write that is held until their tasks end; more of it is live only.
+#: Bytes, about, of what nodes write that is held until their tasks end; more is live only.
 MOST_HELD = 32 << 20
+#: Of these, what each costs beside its value.
+_ROW = 512
 #: Of graphs with events: steps these stay in Postgres.
 _WITHHELD = ("payload", "response_schema", "error")
 _NOT_SENT = frozenset({"question", "ended"})
@@ -77,7 +79,7 @@ class Events:
         self._lock = threading.Lock()
         self._n = -1
         self._held: list[_Held] = []
-        self._held_size = 0
+        self._held_size, self._over = 0, False
         self._closed = False
         self._clock, self._begun = c.clock, time.monotonic()
 
@@ -127,15 +129,15 @@ class Events:
         size = 0
         try:
             given = plain(value)
-            size = len(orjson.dumps(given))
-            if size <= LARGEST:
-                data["data"] = given
+            as_json = len(orjson.dumps(given))
+            if as_json <= LARGEST:
+                data["data"], size = given, as_json
             else:
                 data["truncated"] = True
         except Exception as exc:
             log.warning("node %s wrote what JSON can't hold: %s", place.node, exc)
             data["truncated"] = True
-        self._hold(place.tasks, "custom", data, min(size, LARGEST))
+        self._hold(place.tasks, "custom", data, _ROW + size)
 
     def token(self, place: Place, message_id: str, text: str) -> None:
         """Some more of a text that is being written."""
@@ -204,6 +206,13 @@ class Events:
                 if self._held_size + size <= MOST_HELD:
                     self._held.append(_Held(tasks, row, size))
                     self._held_size += size
+                elif not self._over:
+                    self._over = True
+                    log.warning(
+                        "%s has written %s MiB in tasks that go on: more of it is live only",
+                        self._feed.thread_id,
+                        MOST_HELD >> 20,
+                    )
                 self._send(row)
 
     def _tell(self, kind: str, data: dict[str, Any]) -> list[Any] | None:

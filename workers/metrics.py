@@ -30,6 +30,7 @@ _PREFIX = "fleet-metrics-"
 
 _folder: Path | None = None
 _server: Any = None
+_collector: "FleetCollector | None" = None
 
 
 def prepare(settings: Settings) -> None:
@@ -49,7 +50,7 @@ def serve(settings: Settings, leads: Callable[[], bool]) -> None:
 
     ``leads``: whether this worker leads the sweep at the moment.
     """
-    global _server
+    global _server, _collector
     if _folder is None or settings.metrics_port is None:
         return
     from prometheus_client import CollectorRegistry, start_http_server
@@ -57,7 +58,8 @@ def serve(settings: Settings, leads: Callable[[], bool]) -> None:
 
     registry = CollectorRegistry()
     MultiProcessCollector(registry, str(_folder))  # type: ignore[no-untyped-call]
-    registry.register(FleetCollector(settings, leads))
+    _collector = FleetCollector(settings, leads)
+    registry.register(_collector)
     host, port = settings.metrics_host, settings.metrics_port
     try:
         _server, _ = start_http_server(port, host, registry)
@@ -78,6 +80,8 @@ def close() -> None:
     if _server is not None:
         _server.shutdown()
         _server.server_close()
+    if _collector is not None:
+        _collector.close()
     if _folder is not None:
         shutil.rmtree(_folder, ignore_errors=True)
 

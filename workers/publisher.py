@@ -54,10 +54,10 @@ class Feed:
 class Publisher:
     """Starts its thread with the first event. :func:`publisher` gives that of the process.
 
-    clock: seconds of Unix time, by which batches grow old.
+    clock: seconds of Unix time, by which batches grow old; the broker's if left out.
     """
 
-    def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, settings: Settings, clock: Callable[[], float] | None = None) -> None:
         self._settings = settings
         self._interval = settings.token_interval
         self._kept = str(settings.events_kept)
@@ -177,7 +177,7 @@ class Publisher:
         last, key = events[-1]["id"], stream(feed.thread_id)
         told = orjson.dumps(events)
         heard = channel(feed.thread_id, self._database)
-        now = str(int(self._clock() * 1000))
+        now = "" if self._clock is None else str(int(self._clock() * 1000))
         return ("EVALSHA", self._sha, 1, key, last, told, self._kept, self._age, heard, now)
 
     def _call(self, commands: list[tuple[Any, ...]]) -> list[Any]:
