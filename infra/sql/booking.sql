@@ -1,18 +1,19 @@
 -- name: booking_said
 -- When the message of a turn was accepted, and what it is; whether what went before it was
--- called off. (A question that the message was sent too early to answer is open until the turn
--- ends.)
+-- called off: the message itself, or what its turn asked. (A question that the message was sent
+-- too early to answer is open until the turn ends.)
 SELECT m.accepted_at AS at, m.message_id, split_part(m.kind, '@', 1) AS kind,
     coalesce(q.status = 'superseded', false) OR coalesce(b.status = 'cancelled', false)
         AS called_off
 FROM fleet.messages m
 LEFT JOIN LATERAL (
-    SELECT status FROM fleet.questions
-    WHERE thread_id = m.thread_id ORDER BY asked_epoch DESC LIMIT 1) q ON true
-LEFT JOIN LATERAL (
-    SELECT status FROM fleet.messages
+    SELECT status, claimed_epoch FROM fleet.messages
     WHERE thread_id = m.thread_id AND seq < m.seq AND status IN ('done', 'cancelled')
     ORDER BY seq DESC LIMIT 1) b ON true
+LEFT JOIN LATERAL (
+    SELECT status FROM fleet.questions
+    WHERE thread_id = m.thread_id AND asked_epoch >= b.claimed_epoch
+    ORDER BY asked_epoch DESC LIMIT 1) q ON true
 WHERE m.thread_id = %(thread_id)s AND m.seq = %(seq)s;
 
 -- name: booking_free_rooms

@@ -225,6 +225,37 @@ def test_words_without_a_tool_are_an_answer(talk: Talk, server: OpenAIServer) ->
     assert talk.kind == "clarify"
 
 
+WHAT = tool("ask_user", message="For how many?")
+FOUND = tool("find_rooms", date="2030-06-04", people=8)
+
+
+def test_words_after_a_cancel_belong_to_the_next_request(talk: Talk, server: OpenAIServer) -> None:
+    """The question that the cancel closed says nothing of a turn that came after it."""
+    server.script = [WHAT, FOUND, Say("What time?"), tool("find_rooms", **WISH), WHAT]
+    talk.say("a room")
+    talk.fleet.cancel(talk.thread_id)
+    talk.run().say("a room for 8 tomorrow")
+    since = talk.state["since"]
+    talk.say("at 2pm")
+    assert talk.state["since"] == since and talk.state["candidates"]
+    assert "a room for 8 tomorrow" in [m["content"] for m in server.asked[-1].messages]
+
+
+def test_words_after_a_burst_belong_to_its_request(talk: Talk, server: OpenAIServer) -> None:
+    """The question that the second message met is closed, and calls nothing off."""
+    server.script = [WHAT, FOUND, Say("What time?"), tool("find_rooms", **WISH), WHAT]
+    first, second = (
+        {"messages": [{"role": "user", "content": text}]} for text in ("a room", "for 8 tomorrow")
+    )
+    talk.fleet.submit("booking", "b1", first)
+    talk.fleet.send(talk.thread_id, second)
+    talk.run()
+    assert talk.kind is None and talk.texts("ai")[-1].startswith("What time?")
+    talk.say("at 2pm")
+    said = [m["content"] for m in server.asked[-1].messages if m["role"] == "user"]
+    assert said == ["a room", "for 8 tomorrow", "at 2pm"] and talk.state["candidates"]
+
+
 def test_several_calls_at_once_are_done_one_by_one(talk: Talk, server: OpenAIServer) -> None:
     """Up to a question; what was decided without its answer is not done, and has a result."""
     calls = (("find_rooms", WISH), ("offer_rooms", {"message": "Which?"}))
