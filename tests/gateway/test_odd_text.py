@@ -1,4 +1,4 @@
-"""NUL, half a surrogate pair, far too much and nothing at all, in each text that comes in by HTTP:
+"""NUL, half a surrogate pair, far too much and nothing at all, in each text that comes in: it is
 refused with a reason or taken as it is, never a fault of the gateway's and never half a stream.
 """
 
@@ -10,11 +10,13 @@ from typing import Any
 
 import httpx
 import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
 from producers import Fleet
 from tests.gateway.agui_streams import valid
 from tests.gateway.agui_turns import Stream, Working, asked, write_graphs
-from tests.gateway.serving import problem
+from tests.gateway.serving import Gateway, problem
 from tests.harness import Database, Shop
 from tests.integration.mailbox import INPUT, ask
 from workers.drain import drain
@@ -119,6 +121,32 @@ def test_in_every_field_of_a_body(client: httpx.Client, openapi: Any) -> None:
                 _well(client, method, url, body, f"{where} of {path}", headers)
 
 
+@pytest.mark.parametrize("text", QUOTED.values(), ids=QUOTED.keys())
+def test_in_the_paths_of_pages(client: httpx.Client, text: str) -> None:
+    """Which the document does not have."""
+    for url in f"/answer/{text}", f"/chat?graph={text}", f"/chat/{text}", f"/{text}":
+        for method in "GET", "POST":
+            _well(client, method, url, {"value": text}, f"{method} {url}", {})
+
+
+def test_in_every_field_of_a_frame(gateway: Gateway, graphs_file: Path) -> None:
+    """A WebSocket answers it, or ends with a reason; never as one that has failed."""
+    first = {"type": "init", "graph": "refund", "token": "x"}
+    again = first | {"session_id": "none", "last_seq": "1-1"}
+    answers = {"ack", "error", "cancelled", "authenticated", 1008}
+    for where, frame in (*_changed(first), *_changed(again)):
+        assert _answer(gateway, frame) in ("welcome", "error", 1008), where
+    for frame in (
+        {"type": "message", "content": "hi", "message_id": "m1"},
+        {"type": "answer", "question_id": "q1", "value": {"a": "b"}, "message_id": "m1"},
+        {"type": "cancel", "reason": "x"},
+        {"type": "auth", "token": "x"},
+    ):
+        for where, changed in _changed(frame):
+            found = _answer(gateway, {"type": "init", "graph": "refund"}, changed)
+            assert found in answers, f"{where} of {frame['type']}"
+
+
 def test_in_all_of_a_conversation(client: httpx.Client, working: None) -> None:
     """A run is refused at the door, or told to its end in whole events."""
     for n, (where, body) in enumerate(_changed(CONVERSATION)):
@@ -180,7 +208,7 @@ def _doors(openapi: Any) -> Iterator[tuple[str, str, Any]]:
 
 
 def _changed(body: Any) -> Iterator[tuple[str, Any]]:
-    """(where, the body with one text of it replaced, or one key of free choice)."""
+    """(where, the body with one text of it replaced, or with one more key in an object)."""
     for path in _places(body):
         for kind, text in TEXTS.items():
             made = copy.deepcopy(body)
@@ -188,16 +216,33 @@ def _changed(body: Any) -> Iterator[tuple[str, Any]]:
             at = made
             for step in way:
                 at = at[step]
-            at[last] = text
+            at[text if last == _KEY else last] = text
             yield f"{kind} at {'.'.join(map(str, path))}", made
+
+
+_KEY = "(a new key)"
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     if isinstance(value, str):
         yield path
     elif isinstance(value, dict | list):
+        if isinstance(value, dict):
+            yield (*path, _KEY)
         for step, item in value.items() if isinstance(value, dict) else enumerate(value):
             yield from _places(item, (*path, step))
+
+
+def _answer(gateway: Gateway, *frames: Any) -> Any:
+    """What the last of them is answered with: a frame's type, or the code of the end."""
+    with connect(gateway.ws_url) as socket:
+        try:
+            for frame in frames:
+                socket.send(json.dumps(frame))
+                found = json.loads(socket.recv(timeout=5))["type"]
+        except ConnectionClosed as closed:
+            return closed.rcvd and closed.rcvd.code
+        return found
 
 
 def _json(body: Any) -> dict[str, Any]:
