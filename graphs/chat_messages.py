@@ -5,7 +5,7 @@ tool_call_id?, name?}``; ``{"removed": id}`` for one that takes another away. A 
 object itself, what a node has written for it, or plain data as a checkpoint gives it back.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from graphs.chats import text_of
@@ -46,6 +46,15 @@ def message_data(value: Any) -> dict[str, Any] | None:
     if calls := [_call(call) for call in found.get("tool_calls") or ()]:
         made["tool_calls"] = calls
     return made | {n: found[n] for n in ("tool_call_id", "name") if found.get(n)}
+
+
+def messages_data(messages: Iterable[Any], where: str) -> Iterator[dict[str, Any]]:
+    """Those of a list; one that is stored without an id goes by its place in it."""
+    for n, one in enumerate(messages):
+        if (data := message_data(one)) is not None:
+            if "removed" not in data and not data["message_id"]:
+                data["message_id"] = f"{where}:{n}"
+            yield data
 
 
 def _role(found: Mapping[str, Any]) -> str | None:

@@ -9,22 +9,23 @@ go out after it has committed. A claim that is closed or lost tells nothing more
 import logging
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 
-from graphs.chats import text_of
 from graphs.values import plain
 from infra.failpoints import failpoint
-from producers.messages import KINDS
 from workers.claim import Claim
 from workers.publisher import Feed, Publisher
+from workers.received import Received
 
 log = logging.getLogger("fleet.events")
 
+#: The type of an event, and its data.
+_Told: TypeAlias = tuple[str, dict[str, Any]]
 #: Bytes of values, as JSON, beyond which an event goes without them.
 LARGEST = 64 * 1024
 #: Bytes, about, of what nodes write that is held until their tasks end; more is live only.
@@ -69,8 +70,12 @@ class Events:
     """What one turn tells. ``full``: of texts and values too. Thread safe; never raises what a
     node would see."""
 
-    def __init__(self, claim: Claim, publisher: Publisher, full: bool) -> None:
+    def __init__(
+        self, claim: Claim, publisher: Publisher, full: bool, channel: str = "messages"
+    ) -> None:
+        """``channel``: in which a conversation is given."""
         c = claim.claimed
+        self.received = Received.of(c, channel)
         self.full = full
         self._claim = claim
         self._publisher = publisher
@@ -95,12 +100,13 @@ class Events:
         self._tell("turn", known | {"seq": c.seq, "attempt": c.attempt})
         if c.received:
             return
-        content = _content(c.kind, c.payload) if self.full else None
         # With the next commit, whenever that comes: events alone are no reason for one.
-        self._hold((), "received", known if content is None else known | {"content": content})
+        self._hold((), "received", known | (self._said() if self.full else {}))
 
-    def closing(self, end: dict[str, Any], outcome: str) -> list[list[Any]]:
-        """The last events, for ``fleet.finish`` to write: what is asked, and the end.
+    def closing(
+        self, end: dict[str, Any], outcome: str, more: Callable[[], Iterable[_Told]]
+    ) -> list[list[Any]]:
+        """The last events, for ``fleet.finish`` to write: ``more``, what is asked, and the end.
 
         Nothing else is told after it; :meth:`publish` sends them. Called again where the end
         has to be written in another way.
@@ -108,7 +114,9 @@ class Events:
         with self._lock:
             self._closed = True
             self._held.clear()
-            told = [("question", self._asked(q)) for q in end.get("questions", ())]
+        told = [(kind, _cut(data)) for kind, data in more()]
+        with self._lock:
+            told += [("question", self._asked(q)) for q in end.get("questions", ())]
             ended = {"outcome": outcome, "status": end["thread"]}
             ended["message_id"] = self._claim.claimed.message_id
             if end.get("error"):
@@ -149,9 +157,11 @@ class Events:
 
     def message(self, place: Place, data: dict[str, Any]) -> None:
         """A message is complete."""
-        if "content" in data and not _fits(data["content"]):
-            data = {k: v for k, v in data.items() if k != "content"} | {"truncated": True}
-        self._hold(place.tasks, "message", data | place.data())
+        self._hold(place.tasks, "message", _cut(data) | place.data())
+
+    def order(self, data: dict[str, Any]) -> None:
+        """Messages that were told follow each other otherwise."""
+        self._hold((), "order", data)
 
     def step(self, place: Place, keys: list[str], values: dict[str, Any] | None) -> None:
         """A task has finished. The caller holds the claim's lock, and has put its writes into
@@ -188,6 +198,17 @@ class Events:
         return ids
 
     # Inside
+
+    def _said(self) -> dict[str, Any]:
+        """What a person has said with this message, as far as it can be shown."""
+        c, received = self._claim.claimed, self.received
+        if c.kind == "answer":
+            given = plain(c.payload.get("value"))
+            return {"content": given} if given is not None and _fits(given) else {}
+        if received.text is None:
+            return {}
+        named = {} if received.said_as == c.message_id else {"said_as": received.said_as}
+        return {"content": received.text, **named}
 
     def _let_go(self, task: str) -> None:
         self._held = [h for h in self._held if task not in h.tasks]
@@ -265,14 +286,8 @@ def _fits(value: Any) -> bool:
     return len(orjson.dumps(value)) <= LARGEST
 
 
-def _content(kind: str, payload: dict[str, Any]) -> Any:
-    """What a person has said with this message; None: nothing that can be shown."""
-    if kind not in KINDS:
-        return None
-    if kind == "answer":
-        given = plain(payload.get("value"))
-        return given if _fits(given) else None
-    messages = payload.get("messages") if kind in ("start", "input") else None
-    last = messages[-1] if isinstance(messages, list) and messages else None
-    content = last.get("content") if isinstance(last, dict) else last
-    return text_of(content) or None
+def _cut(data: dict[str, Any]) -> dict[str, Any]:
+    """A message's data without a content that is too large."""
+    if "content" not in data or _fits(data["content"]):
+        return data
+    return {k: v for k, v in data.items() if k != "content"} | {"truncated": True}

@@ -2,10 +2,15 @@
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, MutableSequence, Sequence
 from typing import Any
 
-from langgraph.checkpoint.base import WRITES_IDX_MAP, CheckpointMetadata
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+)
 from langgraph.types import PregelExecutableTask
 
 from graphs.values import plain
@@ -46,6 +51,19 @@ class Hearing:
         if self._transcript is not None:
             self._transcript.forget(gone)
 
+    def naming(self, ns: str, task_path: str, writes: Sequence[tuple[str, Any]]) -> None:
+        """The writes are about to be saved: messages among them get their ids before, so that
+        what is saved, what is told and the state have the same."""
+        if self._transcript is None or not isinstance(writes, MutableSequence):
+            return
+        for n, (channel, value) in enumerate(writes):
+            if channel == self._transcript.channel:
+                # What can't be a message fails where LangGraph reads it.
+                with contextlib.suppress(Exception):
+                    named = self._transcript.named(value, ns, task_path == _START)
+                    if named is not value:
+                        writes[n] = (channel, named)
+
     def wrote(
         self, ns: str, task_id: str, task_path: str, writes: Sequence[tuple[str, Any]]
     ) -> None:
@@ -58,6 +76,8 @@ class Hearing:
                 self._events.keep(task_id)
             return
         self._given = self._given or task_path == _START
+        if self._transcript is not None and not ns:
+            self._transcript.pending(task_id, writes)
         node = self._name(task_id, task_path)
         if node is None:
             return
@@ -71,19 +91,32 @@ class Hearing:
                 values = {c: plain(_one([v for k, v in given if k == c])) for c, _ in given}
         self._events.step(around, list(dict.fromkeys(c for c, _ in given)), values)
 
-    def loaded(self, values: dict[str, Any]) -> None:
-        """The root graph goes on from this state."""
-        if self._transcript is not None:
-            with _harmless():
-                self._transcript.loaded(values)
+    def loaded(self, found: CheckpointTuple | None) -> None:
+        """The root graph goes on from this; None: it begins."""
+        if self._transcript is None:
+            return
+        with _harmless():
+            if found is None:
+                self._transcript.loaded({"channel_values": {}, "channel_versions": {}})
+            else:
+                self._transcript.loaded(found.checkpoint, found.pending_writes or ())
 
-    def saved(self, values: dict[str, Any], metadata: CheckpointMetadata) -> None:
+    def saved(
+        self, checkpoint: Checkpoint, changed: Container[str], metadata: CheckpointMetadata
+    ) -> None:
         """The root graph's new state is in the buffer."""
         if self._transcript is not None:
             given = self._given or metadata.get("source") == "input"
             self._given = False
             with _harmless():
-                self._transcript.saved(values, given)
+                self._transcript.saved(checkpoint, changed, given)
+
+    def corrections(self) -> list[tuple[str, dict[str, Any]]]:
+        """What is told last of the turn's messages."""
+        if self._transcript is not None:
+            with _harmless():
+                return self._transcript.corrections()
+        return []
 
     def _read(self, around: Place, given: Sequence[tuple[str, Any]]) -> None:
         for channel, value in given:

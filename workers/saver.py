@@ -89,7 +89,7 @@ class FleetSaver(PostgresSaver):
             buffer.touch()
             self._advance(ns, checkpoint["id"], parent, stored, meta, set(large), new)
             if self.hearing is not None and not ns:
-                self.hearing.saved(checkpoint["channel_values"], metadata)
+                self.hearing.saved(checkpoint, new_versions, metadata)
         if self.stopping():
             self.control.request_drain()
         return self._next(conf, ns, checkpoint["id"])
@@ -124,6 +124,8 @@ class FleetSaver(PostgresSaver):
         ns: str = conf["checkpoint_ns"]
         checkpoint_id: str = conf["checkpoint_id"]
         replaces = all(channel in WRITES_IDX_MAP for channel, _ in writes)
+        if self.hearing is not None:
+            self.hearing.naming(ns, task_path, writes)
         rows = [
             (
                 WRITES_IDX_MAP.get(channel, idx),
@@ -206,11 +208,13 @@ class FleetSaver(PostgresSaver):
             if conf["thread_id"] == self.claim.claimed.checkpoint_thread and ns in self.heads:
                 head = self.heads[ns]
                 if head is None and not wanted:
+                    if self.hearing is not None and not ns:
+                        self.hearing.loaded(None)
                     return None
                 if head is not None and wanted in (None, "", head.checkpoint_id):
                     found = self._load_checkpoint_tuple(head.row(conf["thread_id"], ns))
                     if self.hearing is not None and not ns:
-                        self.hearing.loaded(found.checkpoint["channel_values"])
+                        self.hearing.loaded(found)
                     return found
             self.claim.flush()
             return super().get_tuple(config)

@@ -34,7 +34,7 @@ from workers.claim import Claim
 from workers.events import Events, Place
 from workers.hearing import Hearing
 from workers.slot import Slot
-from workers.transcript import Transcript, ids_received
+from workers.transcript import Transcript
 
 log = logging.getLogger("fleet.streaming")
 
@@ -56,9 +56,8 @@ class Telling:
             full, channel = graph.events == "full", graph.messages
         except FleetError:
             full, channel = False, None
-        self.events = Events(claim, slot.publisher, full)
-        received = ids_received(claim.claimed.payload.get(channel) if channel else None)
-        self._transcript = Transcript(self.events, channel, received) if full else None
+        self.events = Events(claim, slot.publisher, full, channel or "messages")
+        self._transcript = Transcript(self.events, channel) if full else None
         self.hearing = Hearing(self.events, self._transcript)
 
     def heard(self, config: dict[str, Any], graph: RegisteredGraph) -> dict[str, Any]:
@@ -138,6 +137,7 @@ class Texts(StreamMessagesHandler):
         streamed = self._ids.get(run_id)
         if streamed is None:
             streamed = self._ids[run_id] = chunk.message.id or f"lc_run--{run_id}"
+            self._transcript.writing(streamed)
         if text := text_of(chunk.message.content):
             self._events.token(_place(meta), streamed, text)
 
@@ -157,6 +157,7 @@ class Texts(StreamMessagesHandler):
         meta = self.metadata.pop(run_id, None)
         if meta is not None and streamed is not None:
             self._events.message(_place(meta), {"removed": streamed})
+            self._transcript.forget([streamed])
 
     def _emit(self, meta: _Meta, message: BaseMessage, *, dedupe: bool = False) -> None:
         """A message that a node pushes (``push_message``)."""

@@ -240,7 +240,8 @@ class Turn:
 
     def _commit(self, written: dict[str, Any], following: dict[str, Any] | None) -> Claimed:
         """Write the end, and tell of it once it is there."""
-        last = self.telling.events.closing(written, self.outcome.kind)
+        corrections = self.telling.hearing.corrections
+        last = self.telling.events.closing(written, self.outcome.kind, corrections)
         reply = self.claim.finish(written, following, last)
         self.telling.events.publish(last)
         return reply

@@ -140,7 +140,8 @@ class Translator:
             return [CustomEvent(name="fleet.received", value=dict(data))]
         if not isinstance(content, str):
             return []
-        return self._transcript.received(str(data["message_id"]), content)
+        name = data.get("said_as") or data["message_id"]
+        return self._transcript.received(str(name), content)
 
     def _step(self, data: Mapping[str, Any]) -> Events:
         name = "/".join([*_outer(data.get("ns")), clean(data.get("node"))])

@@ -30,7 +30,8 @@ class Frames:
 
     def __init__(self) -> None:
         self.asked: set[str] = set()
-        self._said = ""
+        # The agent's words in this turn, by message.
+        self._said: dict[str, str] = {}
 
     def of(self, event: Event) -> dict[str, Any]:
         """The frame of an event."""
@@ -38,16 +39,20 @@ class Frames:
         if event.type == "token":
             return {**_seq(event), "type": "token", **_some(data, "message_id", "text", "node")}
         if event.type == "message":
-            if data.get("role") == "assistant" and data.get("text"):
-                self._said = str(data["text"])
+            self._heard(data)
             return {**data, **_seq(event), "type": "message"}
+        if event.type == "order":
+            for name in data.get("ids", ()):
+                if name in self._said:
+                    self._said[name] = self._said.pop(name)
+            return {**data, **_seq(event), "type": "order"}
         if event.type == "question":
             self.asked.add(str(data.get("question_id")))
             return {**question(data), **_seq(event), "type": "interrupt"}
         if event.type == "ended":
             return self._ended(event)
         if event.type == "turn":
-            self._said = ""
+            self._said.clear()
         return _plain(event)
 
     def missed(self, events: Iterable[Event], last_seq: str | None) -> dict[str, Any]:
@@ -65,7 +70,7 @@ class Frames:
         questions = [question(q.model_dump(mode="json")) for q in thread.questions]
         self.asked = {q["question_id"] for q in questions}
         spoken = [m for m in found.messages if m.get("role") == "assistant" and m.get("text")]
-        self._said = str(spoken[-1]["text"]) if spoken else ""
+        self._said = {m["message_id"]: str(m["text"]) for m in spoken[-1:]}
         many = len(found.messages)
         batch = {
             "type": "history_batch",
@@ -84,11 +89,18 @@ class Frames:
             batch["earlier_url"] = messages_url(thread.thread_id)
         return batch
 
+    def _heard(self, data: Mapping[str, Any]) -> None:
+        if "removed" in data:
+            self._said.pop(str(data["removed"]), None)
+        elif data.get("role") == "assistant" and data.get("text"):
+            self._said[str(data.get("message_id"))] = str(data["text"])
+
     def _ended(self, event: Event) -> dict[str, Any]:
         outcome = event.data.get("outcome")
         if outcome == "done":
             data = _some(event.data, "status", "message_id")
-            return {**_seq(event), "type": "complete", "message": self._said, "data": data}
+            said = next(reversed(self._said.values()), "")
+            return {**_seq(event), "type": "complete", "message": said, "data": data}
         if outcome in _BAD:
             frame = {"type": "error", "code": f"turn_{outcome}", "message": _BAD[outcome]}
             more = _some(event.data, "status", "message_id")

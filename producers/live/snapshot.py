@@ -12,7 +12,7 @@ from typing import Any, Literal
 import psycopg
 from langgraph.checkpoint.postgres import PostgresSaver
 
-from graphs.chat_messages import conversation, folded, message_data, unanswered
+from graphs.chat_messages import conversation, folded, messages_data, unanswered
 from graphs.stored import SERDE
 from infra.sql import query
 
@@ -172,17 +172,11 @@ class Snapshots:
             return [], {}, False
         values, _ = Values(saver, thread.graph, self._graphs).read(found)
         channel = conversation(values)
-        more = [
-            data
-            for _, name, written in found.pending_writes or ()
-            if name == channel
-            for one in _listed(written)
-            if (data := message_data(one)) is not None
-        ]
+        written: dict[str, list[Any]] = {}
+        for task, name, value in found.pending_writes or ():
+            if name == channel:
+                written.setdefault(task, []).extend(value if isinstance(value, list) else [value])
+        more = [data for task, listed in written.items() for data in messages_data(listed, task)]
         chat = channel in values
         kept = values.pop(channel, [])
-        return folded(filter(None, map(message_data, kept)), more), values, chat
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
+        return folded(messages_data(kept, channel), more), values, chat

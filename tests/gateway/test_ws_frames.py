@@ -39,6 +39,20 @@ def snapshot(count: int = 0, **thread: Any) -> Snapshot:
     return Snapshot(EventId(7, 9), "first", status, said)
 
 
+def test_the_words_of_an_end_are_those_that_stay() -> None:
+    """The last of the agent's messages in their order; not one that was removed."""
+    frames = Frames()
+    for name in ("a", "b", "c"):
+        frames.of(event("message", message_id=name, role="assistant", text=f"t{name}"))
+    frames.of(event("message", removed="c"))
+    assert frames.of(event("order", 5, ids=["b", "a"])) == {
+        "type": "order",
+        "seq": "7-5",
+        "ids": ["b", "a"],
+    }
+    assert frames.of(event("ended", outcome="done"))["message"] == "ta"
+
+
 def test_a_token_and_a_message_are_frames_of_their_own() -> None:
     """With the event's id as their seq."""
     frames = Frames()

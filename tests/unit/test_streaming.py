@@ -20,7 +20,7 @@ from langgraph.graph.message import _messages_delta_reducer, add_messages
 from langgraph.pregel import _loop
 from typing_extensions import TypedDict
 
-from graphs.chat_messages import conversation, message_data
+from graphs.chat_messages import conversation, message_data, messages_data
 from graphs.chats import messages_channel, text_of
 from graphs.stored import SERDE
 from workers import streaming
@@ -151,3 +151,10 @@ def test_text_is_made_harmless() -> None:
 def test_a_conversation_is_known_by_what_it_holds(values: dict[str, Any], channel: str) -> None:
     """Snapshots and pages of a chat have the state alone, whatever its graph calls it."""
     assert conversation(values) == channel
+
+
+def test_messages_stored_without_an_id_go_by_their_place() -> None:
+    """Two of them are two; none goes by null."""
+    stored = [{"role": "assistant", "content": "a"}, {"type": "remove", "id": "x"}, AIMessage("b")]
+    names = [d.get("message_id") for d in messages_data([*stored, AIMessage("c", id="i")], "t")]
+    assert names == ["t:0", None, "t:2", "i"]

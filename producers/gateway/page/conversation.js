@@ -128,6 +128,13 @@ export class Conversation {
     return fresh && role === "assistant" ? [this.byKey.get(`said:${id}`)] : [];
   }
 
+  // What is between them stays where it is.
+  _order({ids}) {
+    const place = new Map(ids.map((id, n) => [`said:${id}`, n]));
+    const moved = this.items.filter((i) => place.has(i.key)).sort((a, b) => place.get(a.key) - place.get(b.key));
+    this.items = this.items.map((i) => place.has(i.key) ? moved.shift() : i);
+  }
+
   _interrupt(question) {
     const key = `asked:${question.question_id}`, before = this.byKey.get(key);
     this.phase = text(question.phase) ?? this.phase;
@@ -158,13 +165,13 @@ export class Conversation {
     this.#close("answered");
   }
 
-  _on_received({message_id, kind, content}) {
+  _on_received({message_id, said_as, kind, content}) {
     this.active = true;
     const said = this.ownWords(message_id) ?? this.#words(kind, content);
     this.#close("answered");
-    const known = this.said(message_id);
+    const id = said_as ?? message_id, known = this.said(id);
     this.taken.add(message_id);
-    if (said && !known) this.#add({kind: "said", id: message_id, role: "user", text: said, streaming: false});
+    if (said && !known) this.#add({kind: "said", id, role: "user", text: said, streaming: false});
   }
 
   _on_step({ns, values}) {

@@ -1,0 +1,208 @@
+"""What a page shows live is what it shows after a reload."""
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from producers import Fleet
+from tests.gateway.agui_turns import Working
+from tests.gateway.pages import Page
+from tests.gateway.serving import Gateway
+from tests.gateway.shown import Shown
+from tests.graphs.showing import GATE
+from tests.harness import ROOT, Database, eventually
+from workers.drain import drain
+from workers.slot import Slot
+
+NAMES = (
+    *("waits", "beside", "helped", "private", "stops", "redacts", "turns_round", "plain"),
+    *("retried", "speaks_and_asks", "asks_beside", "counts", "forgets"),
+)
+
+
+@pytest.fixture
+def graphs_file(settings_env: None, tmp_path: Path, database: Database) -> Path:
+    """Those of tests/graphs/showing.py."""
+    file = tmp_path / "langgraph.json"
+    graphs = {name: f"{ROOT}/tests/graphs/showing.py:{name}" for name in NAMES}
+    file.write_text(json.dumps({"graphs": graphs}))
+    database.register(file)
+    return file
+
+
+@pytest.fixture
+def working(slot: Slot, database: Database) -> Iterator[Working]:
+    with Working(slot, database) as working:
+        yield working
+
+
+@pytest.fixture
+def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file for which the node of `waits` waits."""
+    monkeypatch.setenv(GATE, str(tmp_path / "open"))
+    return tmp_path / "open"
+
+
+def reloaded(gateway: Gateway, page: Page) -> Shown:
+    with Page(gateway, None, session_id=page.session_id) as again:
+        again.until("recovery_complete")
+        return Shown(again.frames)
+
+
+def same(gateway: Gateway, page: Page) -> list[str]:
+    """The texts that the page shows, and would show after a reload."""
+    live = Shown(page.frames)
+    assert live.items == reloaded(gateway, page).items
+    return live.texts
+
+
+@pytest.mark.parametrize(
+    ("graph", "texts"),
+    [
+        ("beside", ["hi", "slow", "fast"]),
+        ("helped", ["hi", "aloud"]),
+        ("private", ["hi", "the sum of it"]),
+        ("stops", ["hi", "something else"]),
+        ("redacts", ["***", "done"]),
+        ("turns_round", ["in short", "hi"]),
+        ("plain", ["hi", "as a dict", "as a pair"]),
+        ("retried", ["hi", "You said hi.", "after all"]),
+    ],
+)
+def test_after_a_turn(gateway: Gateway, working: Working, graph: str, texts: list[str]) -> None:
+    """Words that the state does not have are gone, what was changed is changed, and messages
+    are in the state's order; also in the next turn."""
+    with Page(gateway, graph) as page:
+        for text in ("hi", "bye"):
+            page.say(text)
+            page.until("complete", "error")
+            if text == "hi":
+                assert same(gateway, page) == texts
+        same(gateway, page)
+
+
+@pytest.mark.parametrize(
+    ("graph", "asked", "answered"),
+    [
+        ("speaks_and_asks", ["hi"], ["hi", "You said hi.", "So A."]),
+        ("asks_beside", ["hi", "You said hi."], ["hi", "So A.", "You said hi."]),
+    ],
+)
+def test_at_a_question(
+    gateway: Gateway, working: Working, graph: str, asked: list[str], answered: list[str]
+) -> None:
+    """What a node spoke before it asked is said again after the answer; what another has
+    finished stays."""
+    with Page(gateway, graph) as page:
+        page.say("hi")
+        question = page.until("interrupt")
+        page.until("event")
+        assert same(gateway, page) == asked
+        page.send("answer", question_id=question["question_id"], value="A", message_id="a1")
+        page.until("complete", "error")
+        assert same(gateway, page) == answered
+
+
+def user(text: str, **more: str) -> dict[str, str]:
+    return {"role": "user", "content": text, **more}
+
+
+B = {"role": "assistant", "content": "b"}
+
+
+@pytest.mark.parametrize(
+    ("graph", "given", "texts"),
+    [
+        ("counts", [[user("a"), B, user("c")]], ["a", "b", "c", "3 messages"]),
+        ("counts", [[user("a", id="1"), user("c", id="3")]], ["a", "c", "2 messages"]),
+        ("counts", [[user("a", id="1")], [user("z", id="1")]], ["z", "1 messages", "2 messages"]),
+        (
+            "counts",
+            [[user("a", id="1")], [{"type": "remove", "id": "1", "content": ""}]],
+            ["1 messages", "1 messages"],
+        ),
+        ("counts", ["hello"], ["hello", "1 messages"]),
+        ("counts", [["hello"]], ["hello", "1 messages"]),
+        ("counts", [[["user", "hey"]]], ["hey", "1 messages"]),
+        ("counts", [user("alone")], ["alone", "1 messages"]),
+        ("counts", [[B]], ["b", "1 messages"]),
+        ("forgets", [[user("secret")]], ["forgotten"]),
+        ("forgets", [[user("secret", id="1")]], ["forgotten"]),
+    ],
+)
+def test_input_from_other_doors(
+    gateway: Gateway,
+    client: httpx.Client,
+    working: Working,
+    graph: str,
+    given: list[Any],
+    texts: list[str],
+) -> None:
+    """All of it is shown, once, in whichever form and under whichever ids it came."""
+    with Page(gateway, graph) as page:
+        thread = page.until("welcome")["thread_id"]
+        for n, messages in enumerate(given):
+            reply = client.post(
+                f"/threads/{thread.replace(':', '/')}/messages",
+                json={"input": {"messages": messages}, "on_existing": "send"},
+                headers={"Idempotency-Key": f"k{n}"},
+            )
+            assert reply.status_code == 202, reply.text
+            page.until("complete", "error")
+        assert same(gateway, page) == texts
+
+
+def written(database: Database, thread_id: str) -> int:
+    """How many of the tasks beside each other have their messages in Postgres."""
+    (row,) = database.fetch(
+        """SELECT count(*) FROM checkpoint_writes WHERE thread_id LIKE %s
+        AND channel = 'messages' AND task_path NOT LIKE %s""",
+        f"{thread_id}%",
+        "%__start__",
+    )
+    return int(row[0])
+
+
+TEXTS = ["hi", "one", "as a dict", "as a pair", "at last"]
+
+
+def test_a_page_opened_between_tasks_of_one_step(
+    gateway: Gateway, working: Working, database: Database, gate: Path
+) -> None:
+    """It has what the finished ones gave, under the ids that the state will have."""
+    with Page(gateway, "waits") as page:
+        thread = page.until("welcome")["thread_id"]
+        page.say("hi")
+        eventually(lambda: written(database, thread) == 2)
+        with Page(gateway, None, session_id=page.session_id) as late:
+            late.until("recovery_complete")
+            assert sorted(Shown(late.frames).texts) == sorted(TEXTS[:-1])
+            gate.touch()
+            late.until("complete")
+            assert same(gateway, late) == TEXTS
+        page.until("complete")
+        assert same(gateway, page) == TEXTS
+
+
+def test_a_worker_lost_between_tasks_of_one_step(
+    gateway: Gateway, slot: Slot, database: Database, fleet: Fleet, gate: Path
+) -> None:
+    """The next attempt goes on with the messages of the finished ones as they were told."""
+    with Page(gateway, "waits") as page:
+        thread = page.until("welcome")["thread_id"]
+        page.say("hi")
+        session = slot.connection().info.backend_pid
+        first = threading.Thread(target=drain, args=(slot, thread))
+        first.start()
+        eventually(lambda: written(database, thread) == 2)
+        database.fetch("SELECT pg_terminate_backend(%s)", session)
+        gate.touch()
+        first.join(30)
+        eventually(lambda: drain(slot, thread) or fleet.status(thread).status == "done", 40)
+        page.completed()
+        assert same(gateway, page) == TEXTS
