@@ -2,7 +2,7 @@
 
 Left alone is one whose user was away for longer than the reconnect window, or has not been
 there since the broker lost its memory, as in a restart of everything. Fresh is a token that was
-made since the user was there last. Roles have the threads of their tenant and are not asked.
+made since the user was there last. Others, whom a role lets in, are not asked.
 """
 
 from datetime import datetime, timedelta
@@ -40,6 +40,16 @@ async def left_alone(app_state: Any, absent: float, last_seen_at: datetime) -> b
         return True
     remembers_from = await app_state.broker_memory.since()
     return remembers_from is None or last_seen_at < remembers_from
+
+
+async def require_fresh(
+    app_state: Any, principal: Principal, absent: float, last_seen_at: datetime
+) -> None:
+    """Raise FreshTokenNeeded where a sensitive session was left alone and the token is older."""
+    if is_fresh(principal, last_seen_at):
+        return
+    if await left_alone(app_state, absent, last_seen_at):
+        raise FreshTokenNeeded
 
 
 def is_fresh(principal: Principal, last_seen_at: datetime) -> bool:

@@ -4,9 +4,8 @@ from typing import Any
 
 from ..messages import thread_id as make_thread_id
 from ..names import check_graph, check_key, check_message_id, new_message_id
-from ..refusals import unknown_thread
-from . import owners
-from .auth import Principal, Role, require_role
+from .auth import Principal, Role
+from .owners import Access, access
 from .problems import Problem
 
 
@@ -22,16 +21,14 @@ async def readable(state: Any, caller: Principal, graph: str, key: str) -> str:
     return thread
 
 
-async def allow(state: Any, caller: Principal, thread: str, role: Role) -> None:
-    """Raise Problem, 403, for a caller whose roles don't do; UnknownThread for a user to whom
-    the thread does not belong; FreshTokenNeeded for one to whom it does."""
-    if role is Role.viewer:
-        allowed = await owners.may_read(state, caller, thread)
-    else:
-        allowed = await owners.may_act(state, caller, thread, role)
-    if not allowed:
-        require_role(caller, role)
-        raise unknown_thread(thread)
+async def allow(state: Any, caller: Principal, thread: str, *roles: Role) -> Access:
+    """What the caller has of the thread. Raise Problem, 403, for one whose roles don't do, each
+    of these; UnknownThread for a user to whom the thread does not belong; FreshTokenNeeded for
+    one to whom it does, where it was left alone and the token is older."""
+    found = await access(state, caller, thread)
+    for role in roles:
+        found.require(role)
+    return found
 
 
 def require_operator(caller: Principal) -> None:

@@ -33,6 +33,7 @@ from .agui_state import next_nodes
 from .agui_stream import EventStream, Listener, refusal
 from .agui_watch import Entry
 from .auth import Caller, Principal, Role
+from .owners import Access
 from .rest_models import problems
 from .strict_json import StrictRoute
 
@@ -58,15 +59,15 @@ async def run(
     state = request.app.state
     wanted = given(asked)
     thread = place(caller.tenant, asked.thread_id, graph or wanted.graph)
-    await allow(state, caller, thread, Role.viewer)
+    access = await allow(state, caller, thread, Role.viewer)
     door = Door(state.fleets.of(caller.tenant), state.database, answered_by(caller, None))
     says = await state.fleets.call(door.says, thread, wanted)
     if wanted.resume:
-        await allow(state, caller, thread, Role.approver)
+        access.require(Role.approver)
     if says:
-        await allow(state, caller, thread, Role.producer)
+        access.require(Role.producer)
     translator = Translator(asked.thread_id, asked.messages)
-    listener = Listener(state, _entry(request, caller), thread, translator)
+    listener = Listener(state, _entry(request, access), thread, translator)
     await listener.open()
     try:
         handed = await state.fleets.call(door.hand_over, thread, wanted, says=says)
@@ -93,12 +94,12 @@ async def events(
     each time it is at work. Without an id, all there is comes first."""
     state = request.app.state
     thread = place(caller.tenant, thread_id, None)
-    await allow(state, caller, thread, Role.viewer)
+    access = await allow(state, caller, thread, Role.viewer)
     given_id = last_event_id or from_event_id
     after = EventId.parse(given_id) if given_id else None
     await state.fleets.call(_fleet(request, caller).status, thread)  # raises UnknownThread
     translator = Translator(thread_id, None)
-    entry = _entry(request, caller)
+    entry = _entry(request, access)
     listener = Listener(state, entry, thread, translator, endless=True)
     return EventStream(listener.frames(after), listener)
 
@@ -156,8 +157,7 @@ async def resume(body: Resume, caller: Caller, request: Request) -> Receipt:
     """Answer one question, without a stream."""
     app = request.app.state
     thread = place(caller.tenant, body.thread_id, None)
-    await allow(app, caller, thread, Role.viewer)
-    await allow(app, caller, thread, Role.approver)
+    await allow(app, caller, thread, Role.viewer, Role.approver)
     note = body.value if isinstance(body.value, str) else None
     value = body.value if body.action == "resolve" else Verdict(body.action == "approve", note)
     receipt: Receipt = await app.fleets.call(
@@ -180,8 +180,7 @@ async def cancel(body: Cancel, caller: Caller, request: Request) -> Cancellation
     """Call off what is open of the thread; a call to the outside is finished first."""
     app = request.app.state
     thread = place(caller.tenant, body.thread_id, None)
-    await allow(app, caller, thread, Role.viewer)
-    await allow(app, caller, thread, Role.producer)
+    await allow(app, caller, thread, Role.viewer, Role.producer)
     done: Cancellation = await app.fleets.call(_fleet(request, caller).cancel, thread)
     return done
 
@@ -191,6 +190,6 @@ def _fleet(request: Request, caller: Principal) -> Fleet:
     return fleet
 
 
-def _entry(request: Request, caller: Principal) -> Entry:
+def _entry(request: Request, access: Access) -> Entry:
     _, _, token = request.headers.get("authorization", "").partition(" ")
-    return Entry(request.app.state, token.strip() or None, caller)
+    return Entry(request.app.state, token.strip() or None, access)

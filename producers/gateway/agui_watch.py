@@ -9,8 +9,8 @@ from ..errors import ProducerError
 from ..live.events import Event, Lagging
 from ..live.ids import EventId
 from ..live.snapshot import Snapshot
-from .auth import Principal, Unauthorized, authenticate, expired
-from .principals import ANYBODY
+from .auth import Unauthorized, authenticate, expired
+from .owners import Access
 from .problems import Problem
 
 #: Seconds of silence after which a comment says that we are there; so often, too, a caller's
@@ -22,16 +22,13 @@ _END: Final = object()
 class Entry:
     """A caller's leave to listen: until the token's time is over or it is taken back."""
 
-    def __init__(self, state: Any, token: str | None, principal: Principal) -> None:
+    def __init__(self, state: Any, token: str | None, access: Access) -> None:
         self._state = state
         self._token = token
-        self._principal = principal
+        self._principal = access.principal
+        #: The thread is not known to be theirs.
+        self.guest = access.guest
         self._looked = time.monotonic()
-
-    @property
-    def guest(self) -> bool:
-        """Whether a role let the caller in, and not that the thread is theirs."""
-        return bool(self._principal.roles) and self._principal is not ANYBODY
 
     def seconds(self, longest: float) -> float:
         """How long nothing has to be looked at."""

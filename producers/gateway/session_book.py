@@ -61,10 +61,10 @@ class Session(BaseModel):
             principal.may(Role.viewer) or self.owned_by(principal)
         )
 
-    def has_guest(self, principal: Principal) -> bool:
-        """Whether the caller looks into a session of somebody else's. One without a user is
-        that of whoever may see it."""
-        return self.user_id is not None and not self.owned_by(principal)
+    @property
+    def open_to_guests(self) -> bool:
+        """Whether others who look on count as being there; as fleet.open_to_guests has it."""
+        return self.user_id is None or not self.sensitive
 
     def owned_by(self, principal: Principal) -> bool:
         """Whether it is the caller's own."""

@@ -10,6 +10,7 @@ from ..refusals import unknown_graph
 from . import keys
 from .absences import is_fresh, left_alone
 from .auth import Principal, Role, authenticate
+from .owners import is_guest
 from .problems import Problem
 from .session_book import Session, SessionBook
 from .ws_acts import refused
@@ -33,7 +34,7 @@ class End(Exception):
 class Opened:
     """resumed: the session was there before. after: what the page has seen last, if that is
     to be gone on from. away: whether the absence was longer than the reconnect window. guest: the
-    session is somebody else's."""
+    session is not known to be the caller's."""
 
     session: Session
     principal: Principal
@@ -58,10 +59,10 @@ async def opened(line: Line, state: Any) -> Opened:
         token, asked = frame.token, resumed and await _is_asked(state, session, principal)
         if asked:
             principal, token = await _fresh(line, state, session, principal, frame.token)
-        guest = _is_guest(state, session, principal)
+        guest = is_guest(state, principal, session.user_id)
         # Also where the sweep may close it before it hears that somebody is there.
         late = session.absent > state.settings.session_timeout / 2
-        if (asked or late or session.closed_at) and not (guest and session.sensitive):
+        if (asked or late or session.closed_at) and (session.open_to_guests or not guest):
             await book.reopen(session)
     except (Refused, ProducerError, Problem) as exc:
         said = told(exc)
@@ -110,13 +111,11 @@ async def _session(state: Any, book: SessionBook, principal: Principal, frame: I
     return made
 
 
-def _is_guest(state: Any, session: Session, principal: Principal) -> bool:
-    return session.has_guest(principal) and state.settings.gateway_auth != "off"
-
-
 async def _is_asked(state: Any, session: Session, principal: Principal) -> bool:
     """Whether it takes a fresh token to go on with the session."""
-    if not session.sensitive or _is_guest(state, session, principal):
+    if not session.sensitive:
+        return False
+    if is_guest(state, principal, session.user_id) and not session.open_to_guests:
         return False
     return await left_alone(state, session.absent, session.last_seen_at)
 

@@ -8,7 +8,7 @@ import pytest
 
 from infra.settings import Settings
 from producers.gateway.database import Database as GatewayDatabase
-from producers.gateway.owners import may_act, may_read
+from producers.gateway.owners import access
 from producers.gateway.presence import Presence
 from producers.gateway.principals import Principal, Role
 from tests.gateway.serving import Gateway, token
@@ -82,21 +82,16 @@ def test_a_thread_is_its_session_s_owner_s(guarded: Gateway) -> None:
     def may(tenant: str, user: str | None, *roles: Role) -> tuple[bool, bool, bool]:
         principal = Principal(tenant, user, frozenset(roles), "x", None)
 
-        async def ask() -> tuple[bool, bool, bool]:
-            return (
-                await may_read(guarded.state, principal, thread),
-                await may_act(guarded.state, principal, thread),
-                await may_act(guarded.state, principal, thread, Role.producer),
-            )
-
-        return asyncio.run(ask())
+        found = asyncio.run(access(guarded.state, principal, thread))
+        return found.may(Role.viewer), found.may(Role.approver), found.may(Role.producer)
 
     assert may("acme", "u_1") == (True, True, True)
     assert may("acme", "u_2") == may("", "u_1") == (False, False, False)
     assert may("acme", None) == (False, False, False)
     assert may("acme", None, Role.viewer) == (True, False, False)
     assert may("acme", None, Role.approver) == (True, True, False)
-    assert may("acme", "u_2", Role.producer) == (True, True, True)
+    assert may("acme", "u_2", Role.producer) == (True, False, True)
+    assert may("acme", "u_1", Role.viewer) == (True, True, True)
     assert may("", None, Role.operator) == (False, False, False)
 
 
