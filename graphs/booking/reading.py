@@ -41,7 +41,7 @@ def read(
     if verdict == "cancel":
         return Reading({}, verdict=verdict)
     choice = None
-    text = with_digits(text)
+    text = words.without_denials(with_digits(text)).strip()
     if phase != "COLLECTING_SLOTS":
         choice, text = words.find_choice(text)
     number = _NUMBER.fullmatch(text.strip())
@@ -51,7 +51,7 @@ def read(
 
 
 def _slots(text: str, now: datetime, known: Slots) -> Slots:
-    slots, text = find_shift(words.without_denials(text), known, now)
+    slots, text = find_shift(text, known, now)
     minutes, text = times.find_minutes(text)
     half = times.half_of_day(text)
     day, text = find_date(text, now.date())

@@ -21,7 +21,7 @@ _PEOPLE = [
         r"\b(?:we are|we're|there are|there will be)\s+(?:about\s+)?(\d+)\b",
         r"人数?(?:是|为|改成|改为|变成|:)?\s*(\d+)",
         r"(?:改成|改为|换成|变成|加到|减到)\s*(\d+)\s*(?:个|$)",
-        r"\bfor\s+(?:about\s+)?(\d+)\b(?!\s*(?:[:/]|hours?|h\b|min|am\b|pm\b|[ap]\.m))",
+        r"\bfor\s+(?:about\s+)?(\d+)\b(?!\s*(?:[:/]|hours?|h\b|min|days?\b|weeks?\b|am\b|pm\b|[ap]\.m))",
         r"\b(?:actually|make (?:it|that)|change (?:it|that )?to)\s+(\d+)\b(?!\s*[:/]|\s*[ap]\.?m)",
     )
 ]
@@ -75,8 +75,13 @@ _OTHER = (
 )
 _STOP = (
     r"cancel(?:led)?|never ?mind|forget(?: about)?|stop|exit|quit|abort"
-    r"|i (?:don't|do not) (?:need|want)"
+    r"|(?:i (?:don't|do not) |not? (?:longer )?)(?:need|want)(?:ed)?"
     r"|取消|算了|不订|不定|不预订|不需要|放弃|退出"
+)
+#: Before a stop: a wish or a complaint, and no "don't".
+_PRESSING = (
+    r"(?:just|let's|don'?t forget to|why (?:not|(?:don't|didn't|haven't) (?:you|we))"
+    r"|(?:can|could|would) (?:you|we|i)|i(?:'d like| would like| want| have) to)"
 )
 #: No yes, no or stop is longer; and the patterns take their time over what is.
 _LONGEST = 60
@@ -84,15 +89,19 @@ _VERDICTS: list[tuple[Verdict, "re.Pattern[str]"]] = [
     (
         "keep",
         re.compile(
-            r"(?:别|没有?|无需|(?<!要)不(?:是|要|用|想|必|需要|应该|打算)?)(?:先|再|急着)?取消(?!不)"
-            r"|\b(?:don't|do not|didn't|not|never|no need)(?: \w+){0,2} (?:cancel|stop|quit)"
+            # "为什么不取消", "还没取消吗" and "不得不取消" are for it.
+            r"(?<!为什么)(?<!为啥)(?<!怎么)(?<!还)(?<!要)(?<!不[得能可])"
+            r"(?:别|没有?|无需|不(?:是|要|用|想|必|需要|应该|打算)?)(?:先|再|急着)?取消(?!不)"
+            r"|\b(?:don'?t|do not|didn'?t|no need to)(?: (?:want|mean|wish)(?: to)?)?"
+            r" (?:cancel|stop|quit)"
         ),
     ),
     (
         "cancel",
         re.compile(
-            rf"^{_FILLER}(?:{_STOP})(?:\s*(?:everything|all|any ?more|my|会议室|预[订定]))?"
-            rf"{_FILLER}$"
+            rf"^{_FILLER}(?:(?:{_PRESSING}\s+)?(?:{_STOP})"
+            r"(?:\s*(?:everything|all|my(?: (?:booking|room|meeting))?|会议室|预[订定]))?"
+            rf"{_FILLER})+\??$"
         ),
     ),
     (
