@@ -1,11 +1,13 @@
 """Wishes that are counted from something: "in 2 hours", "half an hour later", "延长半小时"."""
 
 import re
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
-from graphs.booking.state import LENGTH, Slots
+from graphs.booking.state import LENGTH, LONGEST, Slots
 from graphs.booking.times import clock_text, find_length, minute_at
 
+#: "周五晚2小时" is the evening of a day, "晚2小时" is later.
+_OF_NO_DAY = r"(?<![今明昨当傍清大天日末号\d])"
 #: What stands right before a length, or right behind it.
 _KINDS: list[tuple[str, "re.Pattern[str]", "re.Pattern[str]"]] = [
     (
@@ -15,12 +17,17 @@ _KINDS: list[tuple[str, "re.Pattern[str]", "re.Pattern[str]"]] = [
     )
     for kind, before, after in (
         ("from_now", r"\bin", r"(?:之|以)?后(?!天)|from now\b"),
-        ("later", r"推迟|延后|延迟|往后[推挪]?|(?<![今明])晚", r"later\b"),
-        ("earlier", r"提前|往前[推挪]?|(?<![今明])早", r"earlier\b"),
-        ("longer", r"延长|增加|加", r"(?:longer|more)\b"),
+        ("later", rf"推迟|延后|延迟|往后[推挪]?|{_OF_NO_DAY}晚", r"later\b"),
+        ("earlier", rf"提前|往前[推挪]?|{_OF_NO_DAY}早", r"earlier\b"),
+        ("longer", r"延长|增加|(?<!参)加", r"(?:longer|more)\b"),
         ("shorter", r"缩短|减少?", r"(?:shorter|less)\b"),
     )
 ]
+#: "For 2 hours later today" is a length.
+_FOR = re.compile(r"\bfor\s+(?:about\s+)?$")
+_NOT_BEHIND_FOR = ("from_now", "later", "earlier")
+#: Minutes from now in which rooms are looked for.
+_AHEAD = 365 * 24 * 60
 
 
 def find_shift(text: str, known: Slots, now: datetime) -> tuple[Slots, str]:
@@ -30,7 +37,10 @@ def find_shift(text: str, known: Slots, now: datetime) -> tuple[Slots, str]:
     if found is None:
         return {}, text
     minutes, begin, end = found
+    told = _FOR.search(text[:begin])
     for kind, before, after in _KINDS:
+        if told and kind in _NOT_BEHIND_FOR:
+            continue
         first, last = before.search(text[:begin]), after.match(text[end:])
         if first or last:
             begin, end = first.start() if first else begin, end + (last.end() if last else 0)
@@ -40,13 +50,21 @@ def find_shift(text: str, known: Slots, now: datetime) -> tuple[Slots, str]:
 
 def _shifted(kind: str, minutes: int, known: Slots, now: datetime) -> Slots:
     if kind == "from_now":
-        # Nobody means five seconds past.
-        at = now.replace(second=0, microsecond=0) + timedelta(minutes=min(minutes, 24 * 60))
-        return {"date": at.date().isoformat(), "start": f"{at:%H:%M}"}
+        return _from_now(minutes, now)
     if kind in ("longer", "shorter"):
         length = known.get("minutes", LENGTH) + (minutes if kind == "longer" else -minutes)
-        return {"minutes": length} if 0 < length <= 24 * 60 else {}
+        return {"minutes": length} if 0 < length <= LONGEST else {}
     if "start" not in known:
         return {}
     start = minute_at(known["start"]) + (minutes if kind == "later" else -minutes)
-    return {"start": clock_text(start)} if 0 <= start < 24 * 60 else {}
+    return {"start": clock_text(start)} if 0 <= start < LONGEST else {}
+
+
+def _from_now(minutes: int, now: datetime) -> Slots:
+    """As long as was said, also where the clocks are changed; nothing for what is too far off."""
+    if minutes > _AHEAD:
+        return {}
+    # Nobody means five seconds past.
+    begin = now.astimezone(UTC).replace(second=0, microsecond=0)
+    at = (begin + timedelta(minutes=minutes)).astimezone(now.tzinfo)
+    return {"date": at.date().isoformat(), "start": f"{at:%H:%M}"}

@@ -4,6 +4,7 @@ import time
 from datetime import UTC, date, datetime, timedelta
 from statistics import median
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import dateparser
 import pytest
@@ -151,6 +152,10 @@ WISHES: dict[str, dict[str, Any]] = {
     "for 25 hours": {},
     "in an hour": {"date": "2026-11-30", "start": "16:00"},
     "半小时后 4人": {"date": "2026-11-30", "start": "15:30", "people": 4},
+    "in 48 hours": {"date": "2026-12-02", "start": "15:00"},
+    "100小时后": {"date": "2026-12-04", "start": "19:00"},
+    "in 9000 hours": {},
+    "in 99999999 hours": {},
     "half an hour later": {},
     "推迟一小时": {},
     "NaN people": {},
@@ -259,12 +264,37 @@ def test_the_parser_does_not_find_the_day_and_the_time_in_a_message() -> None:
         ("2 hours shorter", {}),
         ("延长到两个小时", {"minutes": 120}),
         ("今晚2个小时", {"date": "2026-11-30", "minutes": 120}),
+        ("参加2小时", {"minutes": 120}),
+        ("再加半小时", {"minutes": 120}),
+        ("周五晚两小时", {"date": "2026-12-04", "minutes": 120}),
+        ("后天晚2小时", {"date": "2026-12-02", "minutes": 120}),
+        ("12月3日晚2小时", {"date": "2026-12-03", "minutes": 120}),
+        ("傍晚2小时", {"minutes": 120}),
+        ("周五早1小时", {"date": "2026-12-04", "minutes": 60}),
+        ("早1小时", {"start": "13:00"}),
+        ("for 2 hours later today", {"date": "2026-11-30", "minutes": 120}),
+        ("for an hour longer", {"minutes": 150}),
     ],
 )
 def test_a_shift_is_counted_from_what_is_known(text: str, changed: Slots) -> None:
     """Within the day; a length is one only where nothing is shifted by it."""
     known: Slots = {"date": "2026-12-01", "start": "14:00", "minutes": 90}
     assert read(text, NOW, known=known).slots == changed
+
+
+@pytest.mark.parametrize(
+    ("now", "text", "start"),
+    [
+        # Berlin's clocks go back at three in October, and forward at two in March.
+        ("2026-10-25T00:30:00+02:00", "in 4 hours", "03:30"),
+        ("2026-10-25T02:30:00+02:00", "in 2 hours", "03:30"),
+        ("2027-03-28T01:30:00+01:00", "半小时后", "03:00"),
+    ],
+)
+def test_from_now_is_as_long_as_was_said(now: str, text: str, start: str) -> None:
+    """Also over a change of the clocks."""
+    said = datetime.fromisoformat(now).astimezone(ZoneInfo("Europe/Berlin"))
+    assert read(text, said).slots == {"date": now[:10], "start": start}
 
 
 @pytest.mark.parametrize("text", ["9" * 5000 + w for w in ("", " people", " hours", "天后", "点")])
