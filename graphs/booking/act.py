@@ -154,7 +154,7 @@ def _book_room(view: View, args: dict[str, Any]) -> dict[str, Any]:
         people=people,
         thread_id=rooms.thread_id(),
     )
-    return {"room": room, "booking_id": booked["booking_id"]}
+    return {"room": room, **booked}
 
 
 def _cancel_request(view: View, args: dict[str, Any]) -> dict[str, Any]:

@@ -126,14 +126,16 @@ def _wish(state: BookingState) -> Wish | None:
 def _booked(state: BookingState, result: dict[str, Any]) -> Seen:
     language, room = state.get("language", "en"), result["room"]
     if result["booking_id"] is None:
-        taken = texts.say("taken", language, room=room["name"])
+        refused = result.get("reason") == "refused"
+        problem = texts.say("refused" if refused else "taken", language, room=room["name"])
         update: dict[str, Any] = {
             "candidates": [],
             "room": None,
             "confirmed": None,
-            "problem": taken,
+            "problem": problem,
         }
-        return texts.say("not_booked", language), update | {"phase": "COLLECTING_SLOTS"}, []
+        said = texts.say("not_possible" if refused else "not_booked", language)
+        return said, update | {"phase": "COLLECTING_SLOTS"}, []
     booking = Booking(
         booking_id=result["booking_id"],
         room_id=room["id"],

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal, NotRequired
 
 import psycopg
 from psycopg.rows import dict_row
@@ -46,13 +46,15 @@ class Said:
 
 
 class Unanswerable(Exception):
-    """The database takes no such question: a value is out of its bounds."""
+    """The database refuses these values: out of its bounds, or against a constraint."""
 
 
 class Booked(TypedDict):
-    """What became of a booking: its id, or None where the room is taken by now."""
+    """What became of a booking: its id, or None and ``reason``: the room is taken by now, or the
+    database refused the values. (A result without a reason is an older one: taken.)"""
 
     booking_id: str | None
+    reason: NotRequired[Literal["taken", "refused"]]
 
 
 def said() -> Said:
@@ -116,8 +118,10 @@ def book_room(
     try:
         made = _rows("booking_book", wanted) or _rows("booking_of_request", wanted)
     except Unanswerable:
-        made = []
-    return Booked(booking_id=f"B{made[0]['booking_no']}" if made else None)
+        return Booked(booking_id=None, reason="refused")
+    if not made:
+        return Booked(booking_id=None, reason="taken")
+    return Booked(booking_id=f"B{made[0]['booking_no']}")
 
 
 def _rows(name: str, args: Mapping[str, Any]) -> list[dict[str, Any]]:

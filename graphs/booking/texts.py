@@ -62,6 +62,10 @@ _TEXTS: dict[str, dict[Language, str]] = {
         "en": "For {people} on {when}, {count} free:\n{rooms}\nWhich one would you like?",
     },
     "taken": {"zh": "抱歉，{room}刚刚被别人订走了。", "en": "Sorry, {room} has just been taken."},
+    "refused": {
+        "zh": "抱歉，{room}没能订上：这样的要求无法预订。",
+        "en": "Sorry, {room} could not be booked: such a request is not possible.",
+    },
     "confirm": {
         "zh": "确认预订{room}（可容纳{capacity}人），{when}，{people}人？",
         "en": "Shall I book {room} (holds {capacity}) on {when}, for {people}?",
@@ -94,6 +98,10 @@ _TEXTS: dict[str, dict[Language, str]] = {
     "not_booked": {
         "zh": "会议室已被订走，没有预订。",
         "en": "The room is taken; nothing was booked.",
+    },
+    "not_possible": {
+        "zh": "数据库拒绝了这些值，没有预订。",
+        "en": "The database refused these values; nothing was booked.",
     },
     "yes": {"zh": "好的，确认", "en": "Yes, please"},
     "no": {"zh": "不要", "en": "No"},
@@ -162,8 +170,9 @@ def booked(booking: Booking, language: Language, now: datetime) -> str:
 
 
 def given_up(earlier: Booking | None, language: Language, now: datetime) -> str:
-    """That the request is over, and what that means for the booking made before it."""
-    if earlier is None:
+    """That the request is over, and what that means for the booking made before it, until its
+    time is over."""
+    if earlier is None or datetime.fromisoformat(earlier["slot"]["end"]) <= now:
         return say("cancelled", language)
     return _of_booking("stands", earlier, language, now)
 

@@ -387,8 +387,8 @@ def test_rooms_are_free_again_where_times_only_touch(talk: Talk) -> None:
 
 
 def test_the_next_request_starts_clean(talk: Talk) -> None:
-    """Nothing of the request before is left but its messages (field by field:
-    tests/unit/test_booking_state.py)."""
+    """Nothing of the request before is left but its messages and what it booked (field by
+    field: tests/unit/test_booking_state.py)."""
     talk.say("tomorrow at 2pm for 8 with a projector").say("1").say("yes")
     assert talk.state["phase"] == "BOOKED"
     booking = talk.state["booking"]
@@ -502,6 +502,31 @@ def test_a_cancel_after_a_booking_says_that_it_stands(
         talk.say(text)
     assert told in talk.texts("ai")[-1] and len(talk.bookings()) == 1
     assert (talk.kind, talk.state["outcome"]) == (None, "cancelled")
+
+
+@pytest.mark.parametrize(("time", "stands"), [("14:59", True), ("15:01", False)])
+def test_a_booking_that_is_over_is_told_no_more(talk: Talk, time: str, stands: bool) -> None:
+    """A cancel long after says nothing of it."""
+    talk.say(WISH["en"]).say("1").say("yes")
+    at(talk.database, f"2030-06-04T{time}:00+00:00")
+    talk.say("another one on friday").say("cancel")
+    assert ("Your booking stands" in talk.texts("ai")[-1]) == stands
+    assert ("Nothing was booked" in talk.texts("ai")[-1]) != stands
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_booking_that_the_database_refuses_is_not_told_as_taken(
+    talk: Talk, database: Database, language: str
+) -> None:
+    """The person hears that it is not possible, and may change the wish."""
+    talk.say(WISH[language]).say("1")
+    database.fetch("ALTER TABLE booking.bookings ADD CONSTRAINT few CHECK (people < 8)")
+    talk.say("yes" if language == "en" else "好")
+    assert talk.kind == "select_room"
+    told = {"en": "Sorry, Plum could not be booked", "zh": "抱歉，梅没能订上"}[language]
+    assert talk.asked["message"].startswith(told) and talk.bookings() == []
+    talk.say("actually 7 people").say("1").say("ok")
+    assert [people for *_, people in talk.bookings()] == [7]
 
 
 def test_tomorrow_is_the_day_after_the_one_on_which_it_was_said(talk: Talk) -> None:

@@ -1,4 +1,5 @@
-"""What the booking assistant's next request finds of the one before: nothing but its messages."""
+"""What the booking assistant's next request finds of the one before: its messages, and what it
+booked."""
 
 from datetime import datetime
 from typing import Any, get_type_hints
