@@ -12,7 +12,7 @@ from langgraph.types import interrupt
 from pydantic import ValidationError
 
 from graphs.booking import rooms, tools
-from graphs.booking.state import LENGTH, BookingState, Candidate, Slot, Slots
+from graphs.booking.state import LENGTH, LONGEST, BookingState, Candidate, Slot, Slots
 from graphs.booking.view import View, view_of
 
 
@@ -75,9 +75,11 @@ def _perform(view: View, name: str, given: dict[str, Any]) -> dict[str, Any]:
 
 def _find_rooms(view: View, args: dict[str, Any]) -> dict[str, Any]:
     said = {name: value for name, value in args.items() if value is not None}
-    slots: Slots = {**view.slots, **said}  # type: ignore[typeddict-item]
+    slots = _with(view.slots, said)
     if (day := slots.get("date")) is not None and (problem := _problem_of(day, view)):
         return {"slots": _without(slots, "date"), "problem": problem}
+    if slots.get("minutes", 0) > LONGEST:
+        return {"slots": _without(slots, "minutes"), "problem": "too_long"}
     if not all(name in slots for name in ("date", "start", "people")):
         return {"slots": slots}
     try:
@@ -98,6 +100,16 @@ def _free_rooms(view: View, slots: Slots, slot: Slot) -> dict[str, Any]:
     largest = rooms.largest(equipment)
     problem = "full" if largest >= slots["people"] else "too_large"
     return {"slots": slots, "problem": problem, "slot": slot, "largest": largest}
+
+
+def _with(slots: Slots, said: dict[str, Any]) -> Slots:
+    """A half of the day is for an hour that is still to be said: another one asks for it anew."""
+    merged = {**slots, **said}
+    if "start" in said or "half" not in said:
+        gone = "half" if "start" in merged else None
+    else:
+        gone = "start"
+    return {n: value for n, value in merged.items() if n != gone}  # type: ignore[return-value]
 
 
 def _without(slots: Slots, name: str) -> dict[str, Any]:

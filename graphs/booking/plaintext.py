@@ -26,6 +26,7 @@ _TOLD = re.compile(
     rf"\b(?P<hour>{'|'.join(_SMALL[1:13])}) (?P<minute>(?:fifteen|thirty|forty[ -]five))\b"
     r"(?! (?:people|persons|minutes|mins))"
 )
+_DOZEN = re.compile(r"\b(?:(?P<n>\d{1,4}) |(?P<half>half an? )|an? )?dozen\b")
 _OK = re.compile("[👍👌✅]")
 #: Symbols, their colours, and what joins them.
 _PICTURES = ("So", "Sk", "Cf", "Mn")
@@ -45,7 +46,13 @@ def normalised(text: str) -> str:
 def with_digits(text: str) -> str:
     """English number words of a normalised text as digits."""
     text = _TOLD.sub(lambda found: f"{found['hour']}:{_number(found['minute'])}", text)
-    return _ENGLISH_WORD.sub(lambda found: _number(found[0]), text)
+    text = _ENGLISH_WORD.sub(lambda found: _number(found[0]), text)
+    return _DOZEN.sub(lambda found: str(_dozens(found) * 12 // 2), text)
+
+
+def _dozens(found: "re.Match[str]") -> int:
+    """How many halves."""
+    return 1 if found["half"] else 2 * int(found["n"] or 1)
 
 
 def _number(words: str) -> str:

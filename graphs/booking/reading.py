@@ -11,6 +11,9 @@ from graphs.booking.shifts import find_shift
 from graphs.booking.state import LONGEST, MOST_PEOPLE, NO_DAY, Phase, Slots
 
 _NUMBER = re.compile(r"(?:about |around |大概|大约|约)?\(?(\d+)\s*(?:个|,?\s*please|吧)?[.)!。]*")
+_ALL_DAY = re.compile(r"\ball[ -]day\b|\b(?:whole|entire|full) day\b|[全整]天")
+#: All day, where rooms are for work.
+_WORK = ("09:00", "18:00")
 #: Characters that are read; whoever writes more has said it by then.
 _LONGEST = 1000
 #: A number of nothing here.
@@ -53,18 +56,24 @@ def read(
 def _slots(text: str, now: datetime, known: Slots) -> Slots:
     slots, text = find_shift(text, known, now)
     minutes, text = times.find_minutes(text)
-    half = times.half_of_day(text)
+    begin, half = known.get("start"), times.half_of_day(text)
     day, text = find_date(text, now.date())
-    start, end, text = times.find_span(text, half)
+    hint = half if half or begin else known.get("half")
+    start, end, text = times.find_span(text, hint, begin)
     people, text = words.find_people(text)
+    if _ALL_DAY.search(text):
+        start = start or _WORK[0]
+        end = _WORK[1] if start < _WORK[1] else end
     if day is not None:
-        slots["date"] = _still_to_come(day, start or known.get("start"), now)
+        slots["date"] = _still_to_come(day, start or begin, now)
     if start is not None:
         slots["start"] = start
+    elif half and "start" not in slots and not (begin and times.in_half(begin, half)):
+        slots["half"] = half
     if start is not None and end is not None:
         minutes = times.minute_at(end) - times.minute_at(start)
-    if minutes is not None and 0 < minutes <= LONGEST:
-        slots["minutes"] = minutes
+    if minutes:
+        slots["minutes"] = min(minutes, LONGEST + 1)
     if people is not None and 0 < people <= MOST_PEOPLE:
         slots["people"] = people
     equipment = words.find_equipment(text)

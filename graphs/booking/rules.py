@@ -51,7 +51,7 @@ def _changes(view: View, reading: Reading) -> Slots:
         asked = [name for name in missing_of(view.slots) if name != "date"]
         if asked == ["people"]:
             changes["people"] = reading.number
-        elif asked == ["start"] and (hour := bare_hour(reading.number)):
+        elif asked == ["start"] and (hour := bare_hour(reading.number, view.slots.get("half"))):
             changes["start"] = hour
     if view.phase == "COLLECTING_SLOTS":
         return changes

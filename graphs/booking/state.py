@@ -12,12 +12,13 @@ from typing_extensions import TypedDict
 
 Phase = Literal["COLLECTING_SLOTS", "AWAITING_SELECTION", "CONFIRMING", "BOOKED"]
 Language = Literal["zh", "en"]
+Half = Literal["am", "pm", "night"]
 Outcome = Literal["booked", "cancelled"]
 
 
 #: Minutes, where nobody said how long.
 LENGTH = 60
-#: Minutes; no meeting is longer.
+#: Minutes; no meeting is longer. One more stands for whatever is.
 LONGEST = 24 * 60
 #: Stands for a day that the calendar has not.
 NO_DAY = "0000-00-00"
@@ -26,9 +27,11 @@ MOST_PEOPLE = 999_999
 
 
 class Slots(TypedDict, total=False):
-    """What is wanted; a name that is not there has not been said."""
+    """What is wanted; a name that is not there has not been said. ``half``: of the day, while
+    the hour has not been said."""
 
     date: str
+    half: Half
     start: str
     minutes: int
     people: int

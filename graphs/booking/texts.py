@@ -34,6 +34,10 @@ _TEXTS: dict[str, dict[Language, str]] = {
         "zh": "没有这一天，请再说一次日期。",
         "en": "There is no such day. Which day is it?",
     },
+    "too_long": {
+        "zh": "最长可以订24小时。要订多久？",
+        "en": "A room can be booked for 24 hours at most. For how long?",
+    },
     "bad_time": {
         "zh": "那一天没有这个时间：时钟会拨快。请换一个时间。",
         "en": "There is no such time on that day: the clocks go forward. "

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from graphs.booking.parser import minute_of
+from graphs.booking.state import Half
 
 _HALVES = {
     "凌晨": "am", "早上": "am", "早晨": "am", "上午": "am", "早": "am", "中午": "noon",
@@ -30,23 +31,37 @@ _SPOKEN = re.compile(
     r"\b(?P<part>half past|quarter past|quarter to)\s+(?P<hour>\d{1,2})(?:\s*" + _AMPM + ")?"
 )
 _NOON = re.compile(r"\b(?:noon|midday)\b|中午(?!\s*\d{1,2}\s*[点时:])|正午")
+#: "from 8 to 10 people" is no time.
+_COUNTED = (
+    r"\s*(?:个?人|位|名|(?:people|persons?|ppl|pax|attendees|participants|guests|folks"
+    r"|colleagues|of us)\b)"
+)
 _BARE = re.compile(
-    r"\b(?:at|from|around|about|starting|start)\s+(?P<hour>\d{1,2})(?:[.h](?P<minute>\d{2})|h)?\b"
-    r"(?!\s*[:/%人]|\.\d)"
+    r"\b(?:at|from|around|about|starting|start|until|till?)\s+"
+    r"(?P<hour>\d{1,2})(?:[.h](?P<minute>\d{2})|h)?\b(?!\s*[:/%人]|\.\d)"
+    rf"(?!(?:\s*(?:-|to|or)\s*\d+)?{_COUNTED})"
     r"|\b(?P<told>\d{1,2})(?=\s+(?:in the (?:morning|afternoon|evening)|at night)\b)"
+)
+#: What makes a time the end: "until 5", "用到5点", but not "改到5点", which moves the start.
+_ENDS = re.compile(
+    r"(?:\b(?:until|till?|(?:end|finish)(?:s|ing)?(?: at)?)"
+    r"|(?<![改换挪移调推延迟提前后早晚])到|延长到)\s*$"
 )
 #: "2-4pm", "from 2 to 4", "between 2 and 4": an hour that only the other end makes one.
 _HOURS = re.compile(
     r"(?:(?P<from>from|between)\s+)?(?<![\d:/-])(?P<hour>\d{1,2})(?P<minutes>:\d{2})?\s*"
     r"(?P<to>-|to|until|till|and|到|至)\s*(?P<end>\d{1,2})(?P<end_minutes>:\d{2})?"
     r"(?:\s*(?P<ampm>[ap]\.?m\b)|(?![\d:/-]|\s*[点时]))"
+    rf"(?!{_COUNTED})"
 )
 #: Where the half of the day stands apart from the hour: "tomorrow afternoon at 2", "今晚".
-_HINTS = (
+_HINTS: tuple[tuple[Half, "re.Pattern[str]"], ...] = (
     ("am", re.compile(r"\bmorning\b|[今明]早|上午|早上")),
     ("night", re.compile(r"\b(?:to)?night\b|[今明]晚|晚上")),
     ("pm", re.compile(r"\b(?:afternoon|evening)\b|下午")),
 )
+#: No half of any day.
+_GREETING = re.compile(r"\bgood (?:morning|afternoon|evening|night)\b|[早晚]上好|[上下]午好")
 _LINK = re.compile(r"\s*(?:-|to|until|till|and|到|至)\s*")
 
 _DURATIONS: list[tuple["re.Pattern[str]", Callable[["re.Match[str]"], int]]] = [
@@ -59,6 +74,7 @@ _DURATIONS: list[tuple["re.Pattern[str]", Callable[["re.Match[str]"], int]]] = [
             r"(?P<h>\d+(?:\.\d+)?)\s*个?\s*(?:小时|钟头)(?:\s*(?P<m>\d+)\s*分钟?)?",
             lambda m: round(float(m["h"]) * 60) + int(m["m"] or 0),
         ),
+        (r"半天|\bhalf(?: a|-)? ?day\b", lambda m: 240),
         (r"(?P<m>\d+)\s*分钟", lambda m: int(m["m"])),
         (r"(?P<q>[13])\s*刻钟", lambda m: int(m["q"]) * 15),
         (r"\b(?P<q>a|3) quarters? of an hour\b", lambda m: 45 if m["q"] == "3" else 15),
@@ -117,37 +133,60 @@ def find_minutes(text: str) -> tuple[int | None, str]:
     return minutes, f"{_FOR.sub('', text[:begin])} {text[end:]}"
 
 
-def half_of_day(text: str) -> str | None:
+def half_of_day(text: str) -> Half | None:
     """``"am"``, ``"pm"`` or ``"night"`` where a text names one of them and not the others."""
+    text = _GREETING.sub(" ", text)
     halves = {half for half, pattern in _HINTS if pattern.search(text)}
     if "night" in halves:
         halves.discard("pm")
     return halves.pop() if len(halves) == 1 else None
 
 
-def find_span(text: str, half: str | None = None) -> tuple[str | None, str | None, str]:
+def in_half(clock: str, half: str) -> bool:
+    """Whether a time is one of that half of the day; the night begins at five."""
+    return (clock < "12:00") if half == "am" else clock >= {"pm": "12:00", "night": "17:00"}[half]
+
+
+def find_span(
+    text: str, half: str | None = None, known: str | None = None
+) -> tuple[str | None, str | None, str]:
     """(start, end, the text without them): ``"14:00"`` each, or None. ``half``: of the day,
-    where the hour does not say it."""
+    where the hour does not say it. ``known``: the start, where the text names an end only."""
     text = _HOURS.sub(_with_ends, text)
     first = _first_clock(text, half)
     if first is None:
         return None, None, text
     start, at, end_at = first
     rest = text[end_at:]
+    if _ends(text, at, end_at):
+        return known, _end(known, start), f"{_ENDS.sub('', text[:at])} {rest}"
     link = _LINK.match(rest)
     second = _first_clock(rest[link.end() :], None) if link else None
     if link is None or second is None or second[1] > 0:
         return start.text(), None, f"{text[:at]} {rest}"
-    end = second[0].minute
-    if end <= start.minute and not second[0].sure and end + 720 < 1440:
-        end += 720
     left = f"{text[:at]} {rest[link.end() + second[2] :]}"
-    return start.text(), clock_text(end) if end > start.minute else None, left
+    return start.text(), _end(start.text(), second[0]), left
 
 
-def bare_hour(number: int) -> str | None:
+def _ends(text: str, at: int, end_at: int) -> bool:
+    """Whether the time that stands there is an end: the word may be part of it."""
+    hour = re.search(r"\d", text[at:end_at])
+    return any(_ENDS.search(text[:n]) for n in (at, at + (hour.start() if hour else 0)))
+
+
+def _end(start: str | None, clock: Clock) -> str | None:
+    """The end of a span; None where it is not after the start."""
+    if start is None:
+        return None
+    end = clock.minute
+    if end <= minute_at(start) and not clock.sure and end + 720 < 1440:
+        end += 720
+    return clock_text(end) if end > minute_at(start) else None
+
+
+def bare_hour(number: int, half: str | None = None) -> str | None:
     """What a mere number says as an answer to "when?"."""
-    at = minute_of(_phrase(str(number), "00", None)) if number > 0 else None
+    at = minute_of(_phrase(str(number), "00", half)) if number > 0 else None
     return None if at is None else clock_text(at)
 
 

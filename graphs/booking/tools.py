@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolCall, ToolMessage
 from pydantic import BaseModel, ConfigDict, Field
 
-from graphs.booking.state import LONGEST, MOST_PEOPLE, Phase
+from graphs.booking.state import LONGEST, MOST_PEOPLE, Half, Phase
 
 Clock = Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$")]
 Day = Annotated[str, Field(pattern=r"^\d{4}-\d{2}-\d{2}$")]
@@ -23,7 +23,8 @@ class find_rooms(_Tool):
 
     date: Day | None = Field(None, description="YYYY-MM-DD")
     start: Clock | None = Field(None, description="HH:MM, 24 hours, local time")
-    minutes: int | None = Field(None, ge=1, le=LONGEST, description="length; 60 where not said")
+    half: Half | None = Field(None, description="of the day, where the user did not say the hour")
+    minutes: int | None = Field(None, ge=1, le=LONGEST + 1, description="length; 60 where not said")
     people: int | None = Field(None, ge=1, le=MOST_PEOPLE)
     equipment: list[str] | None = Field(
         None, description="of: projector, whiteboard, video, tv; [] for none"

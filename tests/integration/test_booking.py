@@ -319,6 +319,8 @@ def test_an_answer_that_says_nothing_is_asked_for_again(talk: Talk, odd: Any) ->
         ("tomorrow at 2pm for 50", "the largest holds 20"),
         ("明天下午2点50人", "最大的可容纳20人"),
         ("9999-12-31 23:30 for 4", "no such day"),
+        ("tomorrow at 3 for 4 for 30 hours", "24 hours at most"),
+        ("明天3点4人 30个小时", "最长可以订24小时"),
         ("2月30日", "没有这一天"),
         ("Tuesday the 7th", "no such day"),
         ("last friday", "That day has passed already"),
@@ -405,6 +407,26 @@ def test_the_next_request_starts_clean(talk: Talk) -> None:
     assert talk.asked["data"]["missing"] == ["date", "start", "people"]
     talk.say("后天上午9点，4人").say("选1").say("确认")
     assert talk.bookings()[1] == ("R1", "2030-06-05 09:00", 60, 4)
+
+
+@pytest.mark.parametrize(
+    ("said", "when"),
+    [
+        (["tomorrow evening for 4", "8"], "Tue 4 Jun, 20:00–21:00"),
+        (["明天晚上，4人", "8点"], "6月4日（周二）20:00–21:00"),
+        (["明天下午 4人", "八点半"], "6月4日（周二）20:30–21:30"),
+        (["tomorrow morning for 4", "good evening", "at 8"], "Tue 4 Jun, 08:00–09:00"),
+        (["tomorrow at 2pm for 4", "in the morning", "9"], "Tue 4 Jun, 09:00–10:00"),
+        (["tomorrow at 2pm for 4", "until 5"], "Tue 4 Jun, 14:00–17:00"),
+        (["tomorrow at 2pm for 4", "30 hours", "2 hours"], "Tue 4 Jun, 14:00–16:00"),
+        (["all day tomorrow for 4"], "Tue 4 Jun, 09:00–18:00"),
+    ],
+)
+def test_a_time_is_read_with_what_was_said_before(talk: Talk, said: list[str], when: str) -> None:
+    """The half of the day, the start, and what was too long."""
+    for text in said:
+        talk.say(text)
+    assert talk.kind == "select_room" and when in talk.asked["message"]
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from graphs.booking.parser import day_of_date, day_of_week
 from graphs.booking.plaintext import normalised
 from graphs.booking.reading import read
-from graphs.booking.state import NO_DAY, Slots
+from graphs.booking.state import NO_DAY, Half, Slots
 from graphs.booking.words import language_of
 
 #: A Monday.
@@ -115,8 +115,8 @@ WISHES: dict[str, dict[str, Any]] = {
     "from 3 to 4:30": {"start": "15:00", "minutes": 90},
     "下周三上午十点半到十二点": {"date": "2026-12-09", "start": "10:30", "minutes": 90},
     "明天25点": {"date": "2026-12-01"},
-    "晚上12点": {},
-    "晚上1点": {},
+    "晚上12点": {"half": "night"},
+    "晚上1点": {"half": "night"},
     "tonight at 8 in the evening": {"date": "2026-11-30", "start": "20:00"},
     "tomorrow at 14h for 8": {"date": "2026-12-01", "start": "14:00", "people": 8},
     "at 14h30": {"start": "14:30"},
@@ -149,7 +149,25 @@ WISHES: dict[str, dict[str, Any]] = {
     "three quarters of an hour": {"minutes": 45},
     "2h30": {"minutes": 150},
     "for 13 hours": {"minutes": 780},
-    "for 25 hours": {},
+    # More than a day, however much.
+    "for 25 hours": {"minutes": 1441},
+    "30 hours": {"minutes": 1441},
+    "半天": {"minutes": 240},
+    "明天全天 4人": {"date": "2026-12-01", "start": "09:00", "minutes": 540, "people": 4},
+    "all day tomorrow": {"date": "2026-12-01", "start": "09:00", "minutes": 540},
+    "tomorrow from 2pm all day": {"date": "2026-12-01", "start": "14:00", "minutes": 240},
+    "tomorrow evening for 4": {"date": "2026-12-01", "half": "pm", "people": 4},
+    "明天晚上 4人": {"date": "2026-12-01", "half": "night", "people": 4},
+    "good morning, a room tomorrow at 3": {"date": "2026-12-01", "start": "15:00"},
+    "早上好，明天3点": {"date": "2026-12-01", "start": "15:00"},
+    "from 8 to 10 people": {"people": 10},
+    "between 8 and 10 people tomorrow": {"date": "2026-12-01", "people": 10},
+    "from 3 to 4 and 5 people": {"start": "15:00", "minutes": 60, "people": 5},
+    "two dozen people": {"people": 24},
+    "for a dozen": {"people": 12},
+    "half a dozen people": {"people": 6},
+    "until 5": {},
+    "till 6pm": {},
     "in an hour": {"date": "2026-11-30", "start": "16:00"},
     "半小时后 4人": {"date": "2026-11-30", "start": "15:30", "people": 4},
     "in 48 hours": {"date": "2026-12-02", "start": "15:00"},
@@ -263,7 +281,7 @@ def test_the_parser_does_not_find_the_day_and_the_time_in_a_message() -> None:
         ("缩短半小时", {"minutes": 60}),
         ("2 hours shorter", {}),
         ("延长到两个小时", {"minutes": 120}),
-        ("今晚2个小时", {"date": "2026-11-30", "minutes": 120}),
+        ("今晚2个小时", {"date": "2026-11-30", "half": "night", "minutes": 120}),
         ("参加2小时", {"minutes": 120}),
         ("再加半小时", {"minutes": 120}),
         ("周五晚两小时", {"date": "2026-12-04", "minutes": 120}),
@@ -295,6 +313,47 @@ def test_from_now_is_as_long_as_was_said(now: str, text: str, start: str) -> Non
     """Also over a change of the clocks."""
     said = datetime.fromisoformat(now).astimezone(ZoneInfo("Europe/Berlin"))
     assert read(text, said).slots == {"date": now[:10], "start": start}
+
+
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        ("until 5", {"minutes": 180}),
+        ("till 6pm", {"minutes": 240}),
+        ("until noon", {}),
+        ("till 8am", {}),
+        ("until 8", {"minutes": 360}),
+        ("ending at 4:30", {"minutes": 150}),
+        ("到5点", {"minutes": 180}),
+        ("到下午五点半", {"minutes": 210}),
+        ("延长到5点", {"minutes": 180}),
+        ("改到5点", {"start": "17:00"}),
+        ("推迟到5点", {"start": "17:00"}),
+        ("move it to 5pm", {"start": "17:00"}),
+    ],
+)
+def test_an_end_changes_the_length_and_not_the_start(text: str, changed: Slots) -> None:
+    """It is after the start, or it is none."""
+    known: Slots = {"date": "2026-12-01", "start": "14:00"}
+    assert read(text, NOW, known=known).slots == {"start": "14:00"} | changed
+
+
+@pytest.mark.parametrize(
+    ("half", "texts"),
+    [
+        ("pm", {"at 8": "20:00", "8点": "20:00", "8:30": "20:30", "3": None, "at 9am": "09:00"}),
+        ("night", {"8点": "20:00", "from 7 to 9": "19:00", "14点": "14:00"}),
+        ("am", {"at 5": "05:00", "8点": "08:00"}),
+    ],
+)
+def test_an_hour_is_of_the_half_that_was_said_before(
+    half: Half, texts: dict[str, str | None]
+) -> None:
+    """Where it does not say another, and no start is known."""
+    known: Slots = {"date": "2026-12-01", "half": half}
+    found = {text: read(text, NOW, known=known).slots.get("start") for text in texts}
+    assert found == texts
+    assert read("at 8", NOW, known={**known, "start": "14:00"}).slots == {"start": "08:00"}
 
 
 @pytest.mark.parametrize("text", ["9" * 5000 + w for w in ("", " people", " hours", "天后", "点")])
@@ -432,7 +491,7 @@ def test_no_text_is_too_much(text: str) -> None:
     """Whatever is written is read, or is not."""
     for phase in ("COLLECTING_SLOTS", "AWAITING_SELECTION", "CONFIRMING"):
         found = read(text, NOW, phase)  # type: ignore[arg-type]
-        assert found.slots.get("people", 1) > 0 and 0 < found.slots.get("minutes", 1) < 1440
+        assert found.slots.get("people", 1) > 0 and 0 < found.slots.get("minutes", 1) <= 1441
 
 
 @pytest.mark.parametrize(
