@@ -4,6 +4,7 @@ The stream only watches. Whatever becomes of it, the run is a worker's and goes 
 comes back with the last id that it got, or runs the same thread again.
 """
 
+import asyncio
 import contextlib
 import json
 from collections.abc import AsyncGenerator, Collection, Sequence
@@ -50,7 +51,8 @@ class EventStream(StreamingResponse):
         try:
             await super().__call__(scope, receive, slow.within(send))
         except slow.TooSlow:
-            await slow.drop(scope)
+            slow.abort(scope)
+            await asyncio.sleep(0)  # the protocol hears of it
         finally:
             # Also where the client has gone while nothing was waited for but it, or before the
             # first of them.

@@ -1,7 +1,7 @@
 """One WebSocket as its connection uses it: frames in and out, and an end that always ends.
 
 A page that takes nothing in keeps what is sent in buffers, and a goodbye would wait behind
-them: `ChatProtocol` lets such a connection be dropped.
+them: such a connection is dropped (slow).
 """
 
 import asyncio
@@ -20,23 +20,19 @@ from . import slow
 
 #: Seconds in which a page has to hear of the end.
 CLOSE_WITHIN = 2.0
-_ABORT = "fleet.abort"
+#: Bytes per second that a page has to take in of a frame.
+_SLOWEST = 100_000
 _log = logging.getLogger("uvicorn.websocket")
 _log.setLevel(logging.WARNING)
 
 
 class ChatProtocol(WebSocketsSansIOProtocol):
-    """uvicorn's, whose connections can be dropped, and are when pings stay unanswered. It says
-    nothing of each page that comes and goes."""
+    """uvicorn's, which drops connections whose pings stay unanswered. It says nothing of each
+    page that comes and goes."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.logger = self.conn.logger = _log
-
-    async def run_asgi(self) -> None:
-        extensions: dict[str, Any] = self.scope["extensions"]
-        extensions[_ABORT] = self.transport.abort
-        await super().run_asgi()
 
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()
@@ -53,6 +49,8 @@ class Line:
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
         self._turn = asyncio.Lock()
+        # Bytes of the frame before, which the next one waits for.
+        self._under_way = 0
 
     async def receive(self) -> str | None:
         """The next frame's text; None for one that is not text. Raises Gone."""
@@ -69,8 +67,11 @@ class Line:
         """Raises Gone, slow.TooSlow."""
         text = encoded(frame)
         try:
-            async with asyncio.timeout(slow.SEND_WITHIN), self._turn:
-                await self._socket.send_text(text)
+            async with self._turn:
+                within = slow.SEND_WITHIN + self._under_way / _SLOWEST
+                self._under_way = len(text.encode())
+                async with asyncio.timeout(within):
+                    await self._socket.send_text(text)
         except TimeoutError:
             raise slow.TooSlow from None
         except (WebSocketDisconnect, WebSocketDisconnected):
@@ -82,12 +83,7 @@ class Line:
             with contextlib.suppress(WebSocketDisconnect, WebSocketDisconnected):
                 await self._socket.close(code, reason)
         if patience.cancelled_caught:
-            self.drop()
-
-    def drop(self) -> None:
-        """Without a word, and without waiting for what is in the way."""
-        if (abort := self._socket.scope["extensions"].get(_ABORT)) is not None:
-            abort()
+            slow.abort(self._socket.scope)
 
 
 def encoded(frame: dict[str, Any]) -> str:

@@ -1,14 +1,16 @@
-"""A proxy that cuts whatever stays silent: no byte from the server for `patience` seconds."""
+"""Proxies as they are met: one that cuts whatever stays silent, one with a slow line."""
 
 import contextlib
 import socket
 import threading
+import time
 from types import TracebackType
 from typing import Self
 
 
 class IdleProxy:
-    """In front of a port of 127.0.0.1, inside of the `with`."""
+    """In front of a port of 127.0.0.1, inside of the `with`. Cuts where no byte comes from the
+    server for `patience` seconds."""
 
     def __init__(self, port: int, patience: float) -> None:
         self._upstream = port
@@ -49,6 +51,24 @@ class IdleProxy:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
+
+
+class SlowProxy(IdleProxy):
+    """Takes in so many bytes a second from the server, steadily, and holds few back."""
+
+    def __init__(self, port: int, rate: int) -> None:
+        super().__init__(port, 60.0)
+        self._rate = rate
+
+    def _down(self, server: socket.socket, client: socket.socket) -> None:
+        server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 << 10)
+        with contextlib.suppress(OSError):
+            while data := server.recv(16 << 10):
+                client.sendall(data)
+                time.sleep(len(data) / self._rate)
+        for end in server, client:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
 
 
 def _pump(source: socket.socket, target: socket.socket) -> None:

@@ -16,7 +16,7 @@ from producers import Fleet
 from producers.gateway import agui_watch, serve, slow
 from tests.gateway.agui_streams import Client
 from tests.gateway.agui_turns import Stream, Working, asked, follow, run, streaming
-from tests.gateway.idle_proxy import IdleProxy
+from tests.gateway.idle_proxy import IdleProxy, SlowProxy
 from tests.gateway.pages import Page
 from tests.gateway.serving import Gateway
 from tests.harness import ROOT, Database, eventually
@@ -184,6 +184,42 @@ def test_a_stream_whose_client_takes_nothing_in_is_dropped(
     assert fleet.wait(thread, 20).status == "done"
     events, _ = follow(client, thread, "RUN_FINISHED")
     assert ("assistant", "flooded") in Client().take(events).texts()
+
+
+@pytest.fixture
+def long_talk(gateway: Gateway, working: Working, fleet: Fleet) -> str:
+    """The thread of a session in which 3 MB were said; the gateway's sockets hold little."""
+    gateway._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 32 << 10)
+    with gateway.client() as client:
+        session, thread = opened(client, "talk")
+    long, flood = ({"role": "user", "content": text} for text in ("x" * 250_000, "flood 0"))
+    fleet.submit("talk", thread.partition(":")[2], {"messages": [flood]})
+    for _ in range(12):
+        fleet.send(thread, {"messages": [long, flood]})
+        assert fleet.wait(thread, 20).status == "done"
+    return session
+
+
+@pytest.mark.parametrize("door", ["/agent/events", "/ws"])
+def test_who_takes_in_little_but_steadily_gets_all_of_it(
+    gateway: Gateway, long_talk: str, monkeypatch: pytest.MonkeyPatch, door: str
+) -> None:
+    """However long one frame takes: it is what comes first each time that they come back."""
+    monkeypatch.setattr(slow, "SEND_WITHIN", 0.5)
+    with gateway.client() as client:
+        thread = client.get(f"/sessions/{long_talk}").json()["thread_id"]
+    with SlowProxy(gateway.port, 1_000_000) as proxy:
+        if door == "/agent/events":
+            place = f"http://127.0.0.1:{proxy.port}"
+            with httpx.Client(base_url=place, timeout=30) as through:
+                _, last = follow(through, thread, "RUN_FINISHED")
+            assert last is not None
+        else:
+            gateway.ws_url = f"ws://127.0.0.1:{proxy.port}/ws"
+            with Page(gateway, None, session_id=long_talk) as page:
+                page.until("recovery_complete")
+                page.send("ping")
+                page.until("pong")
 
 
 def test_eight_tabs_of_each_kind_leave_room_for_an_answer(
