@@ -2,7 +2,8 @@
 
 import re
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
+from typing import cast
 
 from graphs.booking import times, words
 from graphs.booking.dates import Named, find_date
@@ -79,7 +80,21 @@ def _slots(text: str, now: datetime, known: Slots) -> Slots:
     equipment = words.find_equipment(text)
     if equipment is not None:
         slots["equipment"] = equipment
-    return slots
+    return _by_the_calendar(slots, known)
+
+
+def _by_the_calendar(slots: Slots, known: Slots) -> Slots:
+    """Twelve at night is the next day's 00:00; of no day, only the night is known."""
+    start, day = slots.get("start", ""), slots.get("date") or known.get("date")
+    if start < "24:00":
+        return slots
+    left = cast(Slots, {name: value for name, value in slots.items() if name != "start"})
+    try:
+        after = date.fromisoformat(day or NO_DAY) + timedelta(days=1)
+    except (ValueError, OverflowError):
+        return {**left, "half": "night"}
+    clock = times.clock_text(times.minute_at(start) - 24 * 60)
+    return {**left, "date": after.isoformat(), "start": clock}
 
 
 def _still_to_come(named: Named, start: str | None, now: datetime) -> str:

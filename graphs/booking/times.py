@@ -94,9 +94,12 @@ _DURATIONS: list[tuple["re.Pattern[str]", Callable[["re.Match[str]"], int]]] = [
 _FOR = re.compile(r"(?:\bfor\s+(?:about\s+)?)$")
 
 
+_DAY = 24 * 60
+
+
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """A time of day; ``sure``: it said which half of the day."""
+    """A time of day; ``sure``: it said which half of the day. Twelve at night is 24:00."""
 
     minute: int
     sure: bool
@@ -179,7 +182,7 @@ def _end(start: str | None, clock: Clock) -> str | None:
     if start is None:
         return None
     end = clock.minute
-    if end <= minute_at(start) and not clock.sure and end + 720 < 1440:
+    if end <= minute_at(start) and not clock.sure and end + 720 <= _DAY:
         end += 720
     return clock_text(end) if end > minute_at(start) else None
 
@@ -225,6 +228,9 @@ def _clock(found: "re.Match[str]", hint: str | None) -> Clock | None:
         half = f"{ampm[0]}m"
     hour = given.get("hour") or given.get("told")
     minute = given.get("minute") or _PARTS.get(part, "00")
+    if half == "night" and hour == "12" and part != "quarter to" and int(minute) < 60:
+        # The parser knows no hour of the next day.
+        return Clock(_DAY + int(minute), True)
     at = minute_of("noon" if hour is None else _phrase(hour, minute, half))
     early = 15 if part == "quarter to" else 0
     if at is None or at < early:
@@ -240,7 +246,7 @@ def _phrase(hour: str, minute: str, half: str | None) -> str:
     if half == "noon":
         half = "pm" if int(hour) in (12, 1, 2) else ""
     elif half == "night":
-        # Twelve or two at night is of no day for certain: the parser knows no 24:00.
+        # Two at night is of no day for certain: the parser knows no 24:00.
         hour, half = ("24", "") if int(hour) in (12, 1, 2, 3, 4) else (hour, "pm")
     elif half is None:
         half = "pm" if 1 <= int(hour) <= 6 and not hour.startswith("0") else ""

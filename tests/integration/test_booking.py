@@ -414,6 +414,7 @@ def test_the_next_request_starts_clean(talk: Talk) -> None:
     [
         (["tomorrow evening for 4", "8"], "Tue 4 Jun, 20:00–21:00"),
         (["明天晚上，4人", "8点"], "6月4日（周二）20:00–21:00"),
+        (["明天晚上 4人", "12点"], "6月5日（周三）00:00–01:00"),
         (["明天下午 4人", "八点半"], "6月4日（周二）20:30–21:30"),
         (["tomorrow morning for 4", "good evening", "at 8"], "Tue 4 Jun, 08:00–09:00"),
         (["tomorrow at 2pm for 4", "in the morning", "9"], "Tue 4 Jun, 09:00–10:00"),
