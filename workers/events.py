@@ -18,6 +18,7 @@ import orjson
 
 from graphs.values import plain
 from infra.failpoints import failpoint
+from infra.sql import query
 from workers.claim import Claim
 from workers.publisher import Feed, Publisher
 from workers.received import Received
@@ -102,6 +103,22 @@ class Events:
             return
         # With the next commit, whenever that comes: events alone are no reason for one.
         self._hold((), "received", known | (self._said() if self.full else {}))
+
+    def told_before(self) -> list[str]:
+        """Ids of messages that stand as told, durably, by earlier claims of this message. The
+        caller holds the claim's lock."""
+        c = self._claim.claimed
+        if c.attempt == 1:
+            return []
+        args = {"thread_id": c.thread_id, "message_id": c.message_id}
+        told: dict[str, None] = {}
+        for data in self._claim.conn.execute(query("told_before"), args).fetchall():
+            (message,) = data
+            if "removed" in message:
+                told.pop(message["removed"], None)
+            else:
+                told.setdefault(message["message_id"])
+        return [*told]
 
     def closing(
         self, end: dict[str, Any], outcome: str, more: Callable[[], Iterable[_Told]]

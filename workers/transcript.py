@@ -9,7 +9,7 @@ back at the turn's end.
 
 import threading
 import uuid
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage, convert_to_messages
@@ -119,10 +119,11 @@ class Transcript:
         self, checkpoint: Mapping[str, Any], pending: Iterable[tuple[str, str, Any]] = ()
     ) -> None:
         """The root graph goes on from this, which people know."""
+        if self._state is not None or self._known:
+            # Looked at in the middle of the turn.
+            return
+        before = self._events.told_before() if self.channel is not None else []
         with self._lock:
-            if self._state is not None or self._known:
-                # Looked at in the middle of the turn.
-                return
             self._state = self._messages(checkpoint)
             self._pending = {}
             for task_id, channel, value in pending:
@@ -131,7 +132,7 @@ class Transcript:
             for task_id, found in self._pending.items():
                 for n, message in enumerate(found):
                     message.id = message.id or f"{task_id}:{n}"
-            self._adopt()
+            self._adopt(before)
 
     def saved(self, checkpoint: Mapping[str, Any], changed: Container[str], given: bool) -> None:
         """The root graph's new state, in which these channels have changed; ``given``: by what
@@ -146,7 +147,7 @@ class Transcript:
                 return
             if fresh and given:
                 # From what the run began is not known, so neither is what is new.
-                self._adopt()
+                self._adopt([])
                 return
         for message in found:
             self.say(Place(), message)
@@ -182,8 +183,8 @@ class Transcript:
 
     # Inside
 
-    def _adopt(self) -> None:
-        """People know what there is."""
+    def _adopt(self, before: Sequence[str]) -> None:
+        """People know what there is; ``before``: ids told by attempts that were lost."""
         there = self._there()
         self._known = {name: _shown(message) for name, message in there.items()}
         self._page = dict.fromkeys(there)
@@ -191,6 +192,9 @@ class Transcript:
             said = HumanMessage(self._received.text, id=self._received.said_as)
             self._known.setdefault(self._received.said_as, _shown(said))
             self._page.setdefault(self._received.said_as)
+        for name in before:
+            self._page.pop(name, None)
+            self._page[name] = None
 
     def _shows(self, message: BaseMessage) -> bool:
         """Whether it is the one of which `received` tells, and has no id of its own."""
@@ -247,13 +251,14 @@ def _messages(value: Any) -> list[BaseMessage]:
 
 def _shown(message: BaseMessage) -> _Shown:
     """As `message_data` tells it, and cheaper."""
-    content = message.content
-    calls = getattr(message, "tool_calls", None) or ()
+    # A model's missing attributes are dear, and so is what langchain makes of the others.
+    fields = message.__dict__
+    content, calls = fields["content"], fields.get("tool_calls")
     return (
-        message.type.removesuffix("MessageChunk").lower(),
-        getattr(message, "role", None),
+        fields["type"].removesuffix("MessageChunk").lower(),
+        fields.get("role"),
         content if isinstance(content, str) else repr(content),
         repr([(c["id"], c["name"], c["args"]) for c in calls]) if calls else None,
-        message.name or None,
-        getattr(message, "tool_call_id", None),
+        fields.get("name") or None,
+        fields.get("tool_call_id"),
     )

@@ -21,7 +21,7 @@ from workers.slot import Slot
 
 NAMES = (
     *("waits", "beside", "helped", "private", "stops", "redacts", "turns_round", "plain"),
-    *("retried", "speaks_and_asks", "asks_beside", "counts", "forgets"),
+    *("retried", "speaks_and_asks", "asks_beside", "counts", "forgets", "helped_first"),
 )
 
 
@@ -189,20 +189,33 @@ def test_a_page_opened_between_tasks_of_one_step(
         assert same(gateway, page) == TEXTS
 
 
-def test_a_worker_lost_between_tasks_of_one_step(
-    gateway: Gateway, slot: Slot, database: Database, fleet: Fleet, gate: Path
+@pytest.mark.parametrize(
+    ("graph", "tasks", "texts"),
+    [("waits", 2, TEXTS), ("helped_first", 1, ["hi", "aloud", "at last"])],
+)
+def test_a_worker_is_lost(
+    gateway: Gateway,
+    slot: Slot,
+    database: Database,
+    fleet: Fleet,
+    gate: Path,
+    graph: str,
+    tasks: int,
+    texts: list[str],
 ) -> None:
-    """The next attempt goes on with the messages of the finished ones as they were told."""
-    with Page(gateway, "waits") as page:
+    """The next attempt goes on with the messages of the finished tasks as they were told, and
+    takes back what the lost one has told for good and the state does not have."""
+    with Page(gateway, graph) as page:
         thread = page.until("welcome")["thread_id"]
         page.say("hi")
         session = slot.connection().info.backend_pid
         first = threading.Thread(target=drain, args=(slot, thread))
         first.start()
-        eventually(lambda: written(database, thread) == 2)
+        eventually(lambda: written(database, thread) == tasks)
         database.fetch("SELECT pg_terminate_backend(%s)", session)
         gate.touch()
         first.join(30)
         eventually(lambda: drain(slot, thread) or fleet.status(thread).status == "done", 40)
-        page.completed()
-        assert same(gateway, page) == TEXTS
+        while (frame := page.next())["type"] != "complete" and frame.get("state") != "completed":
+            pass
+        assert same(gateway, page) == texts

@@ -116,6 +116,7 @@ _tried: set[str] = set()
 _private = _graph(_speaks)
 _again = RetryPolicy(max_attempts=2, initial_interval=0.01, jitter=False)
 
+helped_first = _graph(_helped, _waits)
 waits = _graph((_says("one"), _plain, _waits))
 beside = _graph((_says("slow", 0.3), _says("fast")))
 helped = _graph(_helped)
