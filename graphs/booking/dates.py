@@ -64,6 +64,9 @@ def _numbered(found: "re.Match[str]", today: date) -> date | None:
     which = given.get("which")
     if which == "下":
         month = today.month % 12 + 1
+    elif which == "上":
+        before = today.replace(day=1) - timedelta(days=1)
+        year, month = before.year, before.month
     elif which is not None:
         year, month = today.year, today.month
     elif month is None:
@@ -124,7 +127,7 @@ _FORMS: list[tuple["re.Pattern[str]", Reader]] = [
             r"(?P<which>下下|下|这|本|上)?\s*个?\s*(?:周|星期|礼拜)\s*(?P<day>[1-7日天末])",
             _weekday,
         ),
-        (r"(?P<which>下|这|本)\s*个?\s*月\s*(?P<day>\d{1,2})\s*[号日]?", _numbered),
+        (r"(?P<which>上|下|这|本)\s*个?\s*月\s*(?P<day>\d{1,2})\s*[号日]?", _numbered),
         (r"(?<![\d:])(?<!\d月)(?<!\d月 )(?P<day>\d{1,2})\s*[号日](?![房会楼间])", _numbered),
         (r"\bday after tomorrow\b", _after(2)),
         (r"\bday before yesterday\b", _after(-2)),

@@ -162,13 +162,33 @@ def find_span(
     start, at, end_at = first
     rest = text[end_at:]
     if _ends(text, at, end_at):
-        return known, _end(known, start), f"{_ENDS.sub('', text[:at])} {rest}"
+        return _from_elsewhere(start, f"{_ENDS.sub('', text[:at])} {rest}", half, known)
     link = _LINK.match(rest)
     second = _first_clock(rest[link.end() :], None) if link else None
     if link is None or second is None or second[1] > 0:
-        return start.text(), None, f"{text[:at]} {rest}"
+        return _until_elsewhere(start.text(), f"{text[:at]} {rest}")
     left = f"{text[:at]} {rest[link.end() + second[2] :]}"
     return start.text(), _end(start.text(), second[0]), left
+
+
+def _from_elsewhere(
+    end: Clock, text: str, half: str | None, known: str | None
+) -> tuple[str | None, str | None, str]:
+    """A span whose end was found first: "until 5, from 2"."""
+    second = _first_clock(text, half)
+    if second is None or _ends(text, second[1], second[2]):
+        return known, _end(known, end), text
+    start = second[0].text()
+    return start, _end(start, end), f"{text[: second[1]]} {text[second[2] :]}"
+
+
+def _until_elsewhere(start: str, text: str) -> tuple[str, str | None, str]:
+    """A span whose end stands apart: "at 2, 4 people, until 5"."""
+    second = _first_clock(text, None)
+    if second is None or not _ends(text, second[1], second[2]):
+        return start, None, text
+    left = f"{_ENDS.sub('', text[: second[1]])} {text[second[2] :]}"
+    return start, _end(start, second[0]), left
 
 
 def _ends(text: str, at: int, end_at: int) -> bool:

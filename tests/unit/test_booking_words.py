@@ -173,6 +173,17 @@ WISHES: dict[str, dict[str, Any]] = {
     "for a dozen": {"people": 12},
     "half a dozen people": {"people": 6},
     "until 5": {},
+    "tomorrow 2pm, 4 people, until 4pm": {
+        **{"date": "2026-12-01", "start": "14:00", "minutes": 120, "people": 4}
+    },
+    "until 5pm tomorrow from 2pm": {"date": "2026-12-01", "start": "14:00", "minutes": 180},
+    "明天下午2点开会，4个人，到4点": {
+        **{"date": "2026-12-01", "start": "14:00", "minutes": 120, "people": 4}
+    },
+    "tomorrow morning at 9 for 4 till noon": {
+        **{"date": "2026-12-01", "start": "09:00", "minutes": 180, "people": 4}
+    },
+    "上个月3号": {"date": "2026-10-03"},
     "till 6pm": {},
     "in an hour": {"date": "2026-11-30", "start": "16:00"},
     "半小时后 4人": {"date": "2026-11-30", "start": "15:30", "people": 4},
