@@ -40,7 +40,7 @@ def read(
 ) -> Reading:
     """Read a text said at ``now``, in the time zone of the rooms; ``known``: what was said
     before."""
-    text = _TOO_LONG.sub(" ", normalised(text[:_LONGEST]))
+    text = _plain(text)
     verdict = words.verdict_of(text)
     if verdict == "cancel":
         return Reading({}, verdict=verdict)
@@ -52,6 +52,17 @@ def read(
     if number:
         return Reading({}, choice, verdict, int(number[1]))
     return Reading(_slots(text, now, known or {}), choice, verdict)
+
+
+def names_any_week(text: str, now: datetime) -> bool | None:
+    """Whether the day that a text names is a weekday of no week in particular; None: it names
+    none."""
+    named, _ = find_date(words.without_denials(with_digits(_plain(text))), now.date())
+    return None if named is None else named.weekly
+
+
+def _plain(text: str) -> str:
+    return _TOO_LONG.sub(" ", normalised(text[:_LONGEST]))
 
 
 def _slots(text: str, now: datetime, known: Slots) -> Slots:
@@ -66,13 +77,13 @@ def _slots(text: str, now: datetime, known: Slots) -> Slots:
         start = start or _WORK[0]
         end = _WORK[1] if start < _WORK[1] else end
     if day is not None:
-        slots["date"] = _still_to_come(day, start or begin, now)
+        slots["date"] = still_to_come(day, start or begin, now)
     if start is not None:
         slots["start"] = start
     elif half and "start" not in slots and not (begin and times.in_half(begin, half)):
         slots["half"] = half
     if start is not None and end is not None:
-        minutes = times.minute_at(end) - times.minute_at(start)
+        minutes = (times.minute_at(end) - times.minute_at(start)) % LONGEST
     if minutes:
         slots["minutes"] = min(minutes, LONGEST + 1)
     if people is not None and 0 < people <= MOST_PEOPLE:
@@ -97,7 +108,7 @@ def _by_the_calendar(slots: Slots, known: Slots) -> Slots:
     return {**left, "date": after.isoformat(), "start": clock}
 
 
-def _still_to_come(named: Named, start: str | None, now: datetime) -> str:
+def still_to_come(named: Named, start: str | None, now: datetime) -> str:
     """ "Monday at 9", said on a Monday at noon, is the next one."""
     if named.day is None:
         return NO_DAY

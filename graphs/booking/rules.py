@@ -7,8 +7,9 @@ from typing import Any, cast
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from graphs.booking import texts, tools
+from graphs.booking.dates import Named
 from graphs.booking.plaintext import normalised
-from graphs.booking.reading import Reading, read
+from graphs.booking.reading import Reading, names_any_week, read, still_to_come
 from graphs.booking.state import Candidate, Slots
 from graphs.booking.times import bare_hour
 from graphs.booking.view import View, text_of
@@ -53,10 +54,23 @@ def _changes(view: View, reading: Reading) -> Slots:
             changes["people"] = reading.number
         elif asked == ["start"] and (hour := bare_hour(reading.number, view.slots.get("half"))):
             changes["start"] = hour
+    if "start" in changes and "date" not in changes and _is_any_weeks(view):
+        named = Named(view.now.date(), weekly=True)
+        changes["date"] = still_to_come(named, changes["start"], view.now)
     if view.phase == "COLLECTING_SLOTS":
         return changes
     known: dict[str, Any] = {**view.slots}
     return cast(Slots, {n: v for n, v in changes.items() if known.get(n) != v})
+
+
+def _is_any_weeks(view: View) -> bool:
+    """Whether the day is today's, and was said as a weekday that a week later would do as
+    well."""
+    if view.slots.get("date") != view.now.date().isoformat():
+        return False
+    said = (text_of(m) for m in reversed(view.messages) if isinstance(m, HumanMessage))
+    named = (names_any_week(text, view.now) for text in said)
+    return next((weekly for weekly in named if weekly is not None), False)
 
 
 def _selected(view: View, said: HumanMessage, data: dict[str, Any], reading: Reading) -> AIMessage:

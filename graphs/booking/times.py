@@ -13,7 +13,7 @@ from graphs.booking.parser import minute_of
 from graphs.booking.state import Half
 
 _HALVES = {
-    "凌晨": "am", "早上": "am", "早晨": "am", "上午": "am", "早": "am", "中午": "noon",
+    "凌晨": "a.m.", "早上": "am", "早晨": "am", "上午": "am", "早": "am", "中午": "noon",
     "下午": "pm", "傍晚": "pm", "晚上": "night", "晚": "night",
 }  # fmt: skip
 _HALF = rf"(?:(?P<half>{'|'.join(_HALVES)})\s*)?"
@@ -163,12 +163,24 @@ def find_span(
     rest = text[end_at:]
     if _ends(text, at, end_at):
         return _from_elsewhere(start, f"{_ENDS.sub('', text[:at])} {rest}", half, known)
-    link = _LINK.match(rest)
-    second = _first_clock(rest[link.end() :], None) if link else None
-    if link is None or second is None or second[1] > 0:
+    second = _linked_clock(rest)
+    if second is None:
         return _until_elsewhere(start.text(), f"{text[:at]} {rest}")
-    left = f"{text[:at]} {rest[link.end() + second[2] :]}"
-    return start.text(), _end(start.text(), second[0]), left
+    return start.text(), _end(start.text(), second[0]), f"{text[:at]} {rest[second[1] :]}"
+
+
+def _linked_clock(rest: str) -> tuple[Clock, int] | None:
+    """The time that stands right behind a first one's "to", with where it ends."""
+    link = _LINK.match(rest)
+    if link is None:
+        return None
+    second = _first_clock(rest[link.end() :], None)
+    if second is not None and second[1] == 0:
+        return second[0], link.end() + second[2]
+    # "10pm until 2": a bare hour, but no "10pm and 2".
+    bare = None if "and" in link[0] else _BARE.match(f"at {rest[link.end() :]}")
+    clock = _clock(bare, None) if bare else None
+    return None if bare is None or clock is None else (clock, link.end() + bare.end() - 3)
 
 
 def _from_elsewhere(
@@ -198,13 +210,16 @@ def _ends(text: str, at: int, end_at: int) -> bool:
 
 
 def _end(start: str | None, clock: Clock) -> str | None:
-    """The end of a span; None where it is not after the start."""
+    """The end of a span, or of the next day where that is less than half a day away; else
+    None."""
     if start is None:
         return None
-    end = clock.minute
-    if end <= minute_at(start) and not clock.sure and end + 720 <= _DAY:
-        end += 720
-    return clock_text(end) if end > minute_at(start) else None
+    begin, end = minute_at(start), clock.minute
+    if end > begin:
+        return clock_text(end)
+    ends = [end] if clock.sure else [end, (end + 720) % _DAY]
+    away = min((at - begin) % _DAY or _DAY for at in ends)
+    return clock_text((begin + away) % _DAY) if away < 720 else None
 
 
 def bare_hour(number: int, half: str | None = None) -> str | None:
@@ -216,7 +231,8 @@ def bare_hour(number: int, half: str | None = None) -> str | None:
 def _with_ends(found: "re.Match[str]") -> str:
     """ "2-4pm" as "2:00pm - 4:00pm": both ends get the shape of a time."""
     hour, end = int(found["hour"]), int(found["end"])
-    tells = found["from"] or found["ampm"] or found["minutes"] or found["end_minutes"]
+    told = found["from"] or found["ampm"] or found["minutes"] or found["end_minutes"]
+    tells = told or found["to"] in ("until", "till")
     if not tells or hour > 24 or end > 24 or (found["to"] == "and" and not found["from"]):
         return found[0]
     ending = found["ampm"] or ""
@@ -245,7 +261,7 @@ def _clock(found: "re.Match[str]", hint: str | None) -> Clock | None:
     said, part = given.get("half"), given.get("part") or ""
     half = _HALVES[said] if said else hint
     if ampm := given.get("ampm"):
-        half = f"{ampm[0]}m"
+        half = f"{ampm[0]}.m."
     hour = given.get("hour") or given.get("told")
     minute = given.get("minute") or _PARTS.get(part, "00")
     if half == "night" and hour == "12" and part != "quarter to" and int(minute) < 60:
@@ -262,12 +278,15 @@ _PARTS = {"半": "30", "1刻": "15", "3刻": "45", "half past": "30", "quarter p
 
 
 def _phrase(hour: str, minute: str, half: str | None) -> str:
-    """The time as dateparser reads it. "02" is of the morning, "2" of the afternoon."""
-    if half == "noon":
+    """The time as dateparser reads it. "02" is of the morning, "2" of the afternoon; "12am" is
+    midnight, and twelve in the morning nobody knows."""
+    if half == "am" and int(hour) == 12:
+        hour, half = "24", ""
+    elif half == "noon":
         half = "pm" if int(hour) in (12, 1, 2) else ""
     elif half == "night":
         # Two at night is of no day for certain: the parser knows no 24:00.
         hour, half = ("24", "") if int(hour) in (12, 1, 2, 3, 4) else (hour, "pm")
     elif half is None:
         half = "pm" if 1 <= int(hour) <= 6 and not hour.startswith("0") else ""
-    return f"{hour}:{minute}{half}"
+    return f"{hour}:{minute}{half.replace('.', '')}"

@@ -351,15 +351,20 @@ def test_what_cannot_be_had_is_said(talk: Talk, wish: str, told: str) -> None:
         ("monday at 4pm for 4", "select_room", "Mon 3 Jun, 16:00"),
         ("today at 9 for 4", "clarify", "Mon 3 Jun, 09:00–10:00 has passed already"),
         ("今天上午9点，4人", "clarify", "6月3日（周一）09:00–10:00已经过去了"),
+        (["monday", "at 9", "4"], "select_room", "Mon 10 Jun, 09:00"),
+        (["周一，4人", "9"], "select_room", "6月10日（周一）09:00"),
+        (["monday", "at 4pm", "4"], "select_room", "Mon 3 Jun, 16:00"),
+        (["monday", "no, today", "at 9", "4"], "clarify", "has passed already"),
         ("at 9 for 4", "clarify", "which day"),
         ("上午9点，4人", "clarify", "哪一天"),
     ],
 )
-def test_a_time_that_is_over_today(talk: Talk, wish: str, kind: str, told: str) -> None:
-    """Said on a Monday afternoon: any Monday is the next one, today's is over, and a time
-    without a day is no day's."""
+def test_a_time_that_is_over_today(talk: Talk, wish: str | list[str], kind: str, told: str) -> None:
+    """Said on a Monday afternoon, at once or bit by bit: any Monday is the next one, today's is
+    over, and a time without a day is no day's."""
     at(talk.database, "2030-06-03T15:00:00+00:00")
-    talk.say(wish)
+    for said in [wish] if isinstance(wish, str) else wish:
+        talk.say(said)
     assert talk.kind == kind and told in talk.asked["message"]
 
 
