@@ -75,7 +75,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     state.database = Database(settings.require_postgres(), settings.client_timeout)
     state.presence = Presence(state.database)
     await state.presence.start()
-    state.broker_memory = BrokerMemory(settings.redis_url, state.database)
+    state.broker_memory = BrokerMemory(settings.redis_url, state.database, state.presence.say_all)
     await state.broker_memory.start()
     state.hub = Hub(settings)
     await state.hub.start()

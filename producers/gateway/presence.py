@@ -57,6 +57,7 @@ class Presence:
         self.gateway = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(4)}"
         self._watched, self._guests = _Watched(), _Watched()
         self._changed = asyncio.Event()
+        self._saying = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -88,6 +89,10 @@ class Presence:
                 self._guests.new.add(thread_id)
             self._changed.set()
 
+    async def say_all(self) -> None:
+        """Say of all who are there that they still are."""
+        await self._say(every=True)
+
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         due = loop.time()
@@ -103,7 +108,11 @@ class Presence:
             await self._say(every=every)
 
     async def _say(self, *, every: bool) -> None:
-        """every: of all who are there, not only of who has come."""
+        """every: of all who are there, not only of who has come. One word after the other."""
+        async with self._saying:
+            await self._said(every)
+
+    async def _said(self, every: bool) -> None:
         watched, guests = self._watched, self._guests
         here = {*watched} if every else watched.new
         looking = ({*guests} if every else guests.new) - watched.keys()

@@ -9,7 +9,6 @@ import httpx
 import pytest
 from httpx import Response
 
-from producers.live.streams import client as broker_client
 from tests.gateway.agui_turns import streaming, write_graphs
 from tests.gateway.doors import BEGINS, DOORS, Asked, anns_thread
 from tests.gateway.pages import Page
@@ -217,21 +216,3 @@ def test_after_a_restart_of_everything_a_fresh_token_is_asked_for(
         assert client.get(place).status_code == 200
         with Page(another, None, token=made(7200), **init) as back:
             assert back.next()["type"] == "welcome"
-
-
-def test_while_the_broker_is_away_a_gateway_goes_by_what_it_knows(
-    guarded: Gateway,
-    anns: Asked,
-    fleet_settings: dict[str, Any],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """One that was never told can't tell an outage from a restart, and asks."""
-    nowhere, place = "redis://127.0.0.1:1/0", f"/threads/both/{anns.key}"
-    monkeypatch.setattr(guarded.state.broker_memory, "_client", broker_client(nowhere))
-    with guarded.client(made(7200)) as client:
-        assert client.get(place).status_code == 200
-    with (
-        Gateway(**fleet_settings | {"redis_url": nowhere}, **JWT) as another,
-        another.client(made(7200)) as client,
-    ):
-        problem(client.get(place), 401, "fresh_token_needed")
