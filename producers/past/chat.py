@@ -5,7 +5,7 @@ from typing import Any
 
 import psycopg
 
-from graphs.chat_messages import conversation, message_data
+from graphs.chat_messages import conversation, messages_data
 
 from ..errors import ProducerError
 from ..status import ThreadStatus
@@ -32,8 +32,9 @@ def page(
 ) -> Page:
     """The newest so many of the messages before this one. Raises UnknownMessage."""
     state = state_of(conn, status)["state"]
-    kept = state.get(conversation(state))
-    found = [m for one in (kept if isinstance(kept, list) else []) if (m := message_data(one))]
+    channel = conversation(state)
+    kept = state.get(channel)
+    found = list(messages_data(kept if isinstance(kept, list) else [], channel))
     end = len(found)
     if before is not None:
         places = [n for n, message in enumerate(found) if message.get("message_id") == before]

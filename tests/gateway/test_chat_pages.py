@@ -16,9 +16,11 @@ C1 = "/threads/talk/c1"
 
 @pytest.fixture
 def graphs_file(settings_env: None, tmp_path: Path, database: Database) -> Path:
-    """A graph that answers whatever it is told."""
+    """Graphs that answer whatever they are told."""
     path = tmp_path / "langgraph.json"
-    path.write_text(json.dumps({"graphs": {"talk": f"{ROOT}/tests/graphs/agui.py:talk"}}))
+    graphs = {"talk": f"{ROOT}/tests/graphs/agui.py:talk"}
+    graphs["unnamed"] = f"{ROOT}/tests/graphs/showing.py:unnamed"
+    path.write_text(json.dumps({"graphs": graphs}))
     database.register(path)
     return path
 
@@ -61,3 +63,16 @@ def test_a_page_before_a_message_that_is_not_there(client: httpx.Client, told: l
     """404: the client begins at the end again."""
     problem(client.get(f"{C1}/messages?before=nope"), 404, "unknown_message")
     problem(client.get("/threads/talk/c2/messages"), 404, "unknown_thread")
+
+
+def test_messages_without_ids_have_pages_too(client: httpx.Client, slot: Slot) -> None:
+    """They go by their places."""
+    given = {"messages": [{"role": "user", "content": "hello"}]}
+    url = "/threads/unnamed/c1/messages"
+    sent = client.post(url, json={"input": given}, headers={"Idempotency-Key": "k"})
+    assert sent.status_code == 202, sent.text
+    drain(slot, "unnamed:c1")
+    last = client.get(f"{url}?limit=1").json()
+    assert [m["text"] for m in last["messages"]] == ["noted"]
+    first = client.get(f"{url}?limit=1&before={last['before']}").json()
+    assert [(m["message_id"], m["text"]) for m in first["messages"]] == [("messages:0", "hello")]

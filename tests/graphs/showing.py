@@ -1,14 +1,16 @@
 """Graphs in which what is said, and when, is not what the state has in the end."""
 
+import operator
 import os
 import time
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, RemoveMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import RetryPolicy, interrupt
+from typing_extensions import TypedDict
 
 from tests.graphs.talking import Words
 
@@ -16,9 +18,15 @@ from tests.graphs.talking import Words
 GATE = "FLEET_TEST_GATE"
 
 
-def _graph(*steps: Any, **options: Any) -> Any:
+class Unnamed(TypedDict, total=False):
+    """Messages as plain data, which get no ids."""
+
+    messages: Annotated[list[dict[str, Any]], operator.add]
+
+
+def _graph(*steps: Any, state: Any = MessagesState, **options: Any) -> Any:
     """One after the other; several in a tuple are side by side."""
-    builder = StateGraph(MessagesState)
+    builder = StateGraph(state)
     before = [START]
     for n, step in enumerate(steps):
         now = [f"n{n}-{m}" for m in range(len(step))] if isinstance(step, tuple) else [f"n{n}"]
@@ -130,3 +138,6 @@ speaks_and_asks = _graph(_speaks_and_asks)
 asks_beside = _graph((_asks, _speaks))
 counts = _graph(_counts)
 forgets = _graph(_forgets)
+unnamed = _graph(
+    lambda state: {"messages": [{"role": "assistant", "content": "noted"}]}, state=Unnamed
+)
