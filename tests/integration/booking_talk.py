@@ -12,6 +12,8 @@ from workers.slot import Slot
 
 #: A Monday; the database's clock is moved there, and goes on.
 NOW = "2030-06-03T09:00:00+00:00"
+#: All that a request needs; Plum (R3) is the first room.
+WISH = {"en": "a room for 8 tomorrow at 2pm", "zh": "明天下午两点，8个人"}
 
 
 def at(database: Database, time: str) -> None:

@@ -12,19 +12,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from graphs.booking import rooms, state
-from infra.settings import get_settings
 from infra.sql import query
-from producers import Fleet
 from producers.cli import main
 from tests.harness import Broker, Database
-from tests.integration.booking_talk import NOW, Talk, at
-from workers.slot import Slot
-
-
-@pytest.fixture
-def talk(slot: Slot, fleet: Fleet, database: Database) -> Talk:
-    at(database, NOW)
-    return Talk(slot, fleet, database)
+from tests.integration.booking_talk import WISH, Talk
 
 
 @pytest.mark.parametrize(
@@ -155,9 +146,6 @@ def test_the_command_line_is_a_client_too(
     assert talk.asked["data"]["slot"]["start"] == "2030-06-07T10:00:00+00:00"
 
 
-WISH = {"en": "a room for 8 tomorrow at 2pm", "zh": "明天下午两点，8个人"}
-
-
 @pytest.mark.parametrize(
     ("language", "change", "people", "first"),
     [
@@ -180,20 +168,6 @@ def test_a_change_of_mind_is_followed(
     assert talk.asked["data"]["candidates"][0]["id"] == first
     talk.say("1").say("好" if language == "zh" else "ok")
     assert talk.bookings() == [(first, "2030-06-04 14:00", 60, people)]
-
-
-@pytest.mark.parametrize("word", ["cancel", "取消", {"cancel": True}])
-@pytest.mark.parametrize("said", [[], [WISH["en"]], [WISH["en"], "1"]])
-def test_a_request_is_given_up(talk: Talk, said: list[str], word: Any) -> None:
-    """At each question; nothing is booked, and the next request starts clean."""
-    talk.say("hello")
-    for text in said:
-        talk.say(text)
-    talk.answer(word)
-    assert (talk.kind, talk.state["outcome"], talk.state["booking"]) == (None, "cancelled", None)
-    assert talk.bookings() == []
-    talk.say("hello again")
-    assert talk.asked["data"]["known"] == {}
 
 
 @pytest.mark.parametrize(
@@ -226,92 +200,6 @@ def test_a_no_goes_back_to_the_rooms(talk: Talk, no: Any) -> None:
     assert [b[0] for b in talk.bookings()] == ["R4"]
 
 
-ROOMS = {"en": "4 free", "zh": "4间空闲"}
-#: What is said where a room is to be picked and where one is to be confirmed: what comes of it.
-#: None: it is not understood, and asked again.
-ODD: dict[str, dict[str, tuple[str | None, str | None]]] = {
-    "en": {
-        "the other one": ("What would you like to change", ROOMS["en"]),
-        "the second one": ("Shall I book Orchid", "Shall I book Orchid"),
-        "number two": ("Shall I book Orchid", "Shall I book Orchid"),
-        "(2)": ("Shall I book Orchid", "Shall I book Orchid"),
-        "no, the last": ("Shall I book Lotus", "Shall I book Lotus"),
-        "option 9": (None, None),
-        "pine or orchid": (None, None),
-        "for 90 minutes": ("14:00–15:30", "14:00–15:30"),
-        "from 3 to 4:30": ("15:00–16:30", "15:00–16:30"),
-        "half an hour later": ("14:30–15:30", "14:30–15:30"),
-        "for 13 hours": ("14:00–2030-06-05 03:00", "14:00–2030-06-05 03:00"),
-        "not 8 but 10 people": ("For 10", "For 10"),
-        "yes, but for ten people": ("For 10", "For 10"),
-        "1001 people": ("No room holds 1001", "No room holds 1001"),
-        "0 people": (None, None),
-        "-3 people": (None, None),
-        "NaN people": (None, None),
-        "tomorrow at 25": (None, None),
-        "🙂": (None, None),
-        "x" * 5000: (None, None),
-        "9" * 5000 + " hours": (None, None),
-        "please don't cancel": ("we go on. For 8", "we go on. Shall I book Plum"),
-        "forget about it": ("Nothing was booked", "Nothing was booked"),
-        "yes 👍": (None, "Booked: Plum"),
-    },
-    "zh": {
-        "换另外一个": ("您想改什么", ROOMS["zh"]),
-        "选2": ("确认预订兰", "确认预订兰"),
-        "二": ("确认预订兰", "确认预订兰"),
-        "不要这个，要第二个": ("确认预订兰", "确认预订兰"),
-        "第九个": (None, None),
-        "松或者兰": (None, None),
-        "九十分钟": ("14:00–15:30", "14:00–15:30"),
-        "下周三上午十点半到十二点": ("6月12日（周三）10:30–12:00", "6月12日（周三）10:30–12:00"),
-        "推迟一小时": ("15:00–16:00", "15:00–16:00"),
-        "不是8个人，是10个人": ("10人，有", "10人，有"),
-        "两万五千人": ("没有能容纳25000人", "没有能容纳25000人"),
-        "零个人": (None, None),
-        "负三个人": (None, None),
-        "明天25点": (None, None),
-        "🙂": (None, None),
-        "啊" * 5000: (None, None),
-        "先别取消，让我想想": ("我们继续。6月4日", "我们继续。确认预订梅"),
-        "我不想订了": ("没有预订任何会议室", "没有预订任何会议室"),
-        "没问题👌": (None, "已预订：梅"),
-    },
-}
-
-
-@pytest.mark.parametrize("language", ["en", "zh"])
-@pytest.mark.parametrize("phase", [0, 1])
-def test_odd_words_are_taken_as_they_are_meant(talk: Talk, phase: int, language: str) -> None:
-    """Or asked about; none is taken for something else, and none ends the turn."""
-    unclear = {"en": "did not understand", "zh": "没有听懂"}[language]
-    for n, (said, told) in enumerate(ODD[language].items()):
-        one = Talk(talk.slot, talk.fleet, talk.database, f"odd{n}")
-        one.say(WISH[language])
-        if phase == 1:
-            one.say("1")
-        before = one.asked
-        one.say(said)
-        last = one.asked["message"] if one.questions() else one.texts("ai")[-1]
-        expected = told[phase]
-        assert (expected or unclear) in last, (said[:40], last)
-        assert (unclear in last) == (expected is None), (said[:40], last)
-        if expected is None:
-            assert one.asked["data"] == before["data"]
-
-
-@pytest.mark.parametrize("odd", ["qwerty", {"room_id": "R99"}, {"what": [1]}, None, 77, [], ""])
-def test_an_answer_that_says_nothing_is_asked_for_again(talk: Talk, odd: Any) -> None:
-    """The same question stays, in words that say so; nothing else changes."""
-    talk.say(WISH["en"])
-    before = talk.asked
-    talk.answer(odd)
-    assert talk.kind == "select_room" and talk.asked["data"] == before["data"]
-    assert "did not understand" in talk.asked["message"]
-    talk.say("1").answer(odd)
-    assert talk.kind == "confirm" and talk.bookings() == []
-
-
 @pytest.mark.parametrize(
     ("wish", "told"),
     [
@@ -341,31 +229,6 @@ def test_what_cannot_be_had_is_said(talk: Talk, wish: str, told: str) -> None:
     assert talk.kind == "clarify" and told in talk.asked["message"]
     talk.say("tomorrow at 3pm, for 4")
     assert talk.kind == "select_room" and talk.asked["data"]["people"] == 4
-
-
-@pytest.mark.parametrize(
-    ("wish", "kind", "told"),
-    [
-        ("on monday at 9 for 4", "select_room", "Mon 10 Jun, 09:00"),
-        ("周一上午9点，4人", "select_room", "6月10日（周一）09:00"),
-        ("monday at 4pm for 4", "select_room", "Mon 3 Jun, 16:00"),
-        ("today at 9 for 4", "clarify", "Mon 3 Jun, 09:00–10:00 has passed already"),
-        ("今天上午9点，4人", "clarify", "6月3日（周一）09:00–10:00已经过去了"),
-        (["monday", "at 9", "4"], "select_room", "Mon 10 Jun, 09:00"),
-        (["周一，4人", "9"], "select_room", "6月10日（周一）09:00"),
-        (["monday", "at 4pm", "4"], "select_room", "Mon 3 Jun, 16:00"),
-        (["monday", "no, today", "at 9", "4"], "clarify", "has passed already"),
-        ("at 9 for 4", "clarify", "which day"),
-        ("上午9点，4人", "clarify", "哪一天"),
-    ],
-)
-def test_a_time_that_is_over_today(talk: Talk, wish: str | list[str], kind: str, told: str) -> None:
-    """Said on a Monday afternoon, at once or bit by bit: any Monday is the next one, today's is
-    over, and a time without a day is no day's."""
-    at(talk.database, "2030-06-03T15:00:00+00:00")
-    for said in [wish] if isinstance(wish, str) else wish:
-        talk.say(said)
-    assert talk.kind == kind and told in talk.asked["message"]
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -414,132 +277,12 @@ def test_the_next_request_starts_clean(talk: Talk) -> None:
     assert talk.bookings()[1] == ("R1", "2030-06-05 09:00", 60, 4)
 
 
-@pytest.mark.parametrize(
-    ("said", "when"),
-    [
-        (["tomorrow evening for 4", "8"], "Tue 4 Jun, 20:00–21:00"),
-        (["明天晚上，4人", "8点"], "6月4日（周二）20:00–21:00"),
-        (["明天晚上 4人", "12点"], "6月5日（周三）00:00–01:00"),
-        (["明天下午 4人", "八点半"], "6月4日（周二）20:30–21:30"),
-        (["tomorrow morning for 4", "good evening", "at 8"], "Tue 4 Jun, 08:00–09:00"),
-        (["tomorrow at 2pm for 4", "in the morning", "9"], "Tue 4 Jun, 09:00–10:00"),
-        (["tomorrow at 2pm for 4", "until 5"], "Tue 4 Jun, 14:00–17:00"),
-        (["tomorrow at 2pm for 4", "30 hours", "2 hours"], "Tue 4 Jun, 14:00–16:00"),
-        (["all day tomorrow for 4"], "Tue 4 Jun, 09:00–18:00"),
-    ],
-)
-def test_a_time_is_read_with_what_was_said_before(talk: Talk, said: list[str], when: str) -> None:
-    """The half of the day, the start, and what was too long."""
-    for text in said:
-        talk.say(text)
-    assert talk.kind == "select_room" and when in talk.asked["message"]
-
-
-@pytest.mark.parametrize(
-    ("wish", "minutes"),
-    [("at 01:30", 60), ("at 02:30", None), ("at 02:30 for 30 minutes", None), ("at 03:00", 60)],
-)
-def test_a_time_that_the_clocks_go_past_is_told(
-    talk: Talk, monkeypatch: pytest.MonkeyPatch, wish: str, minutes: int | None
-) -> None:
-    """Between two and three there is nothing to book; an hour over it is one hour."""
-    monkeypatch.setenv("FLEET_BOOKING_ZONE", "Europe/Berlin")
-    get_settings.cache_clear()
-    at(talk.database, "2027-03-01T09:00:00+00:00")
-    talk.say(f"2027-03-28 {wish} for 4")
-    if minutes is None:
-        assert "the clocks go forward" in talk.asked["message"]
-        assert talk.asked["data"]["missing"] == ["start"]
-        talk.say("at 04:00")
-    talk.say("1").say("yes")
-    [(_, _, booked, _)] = talk.bookings()
-    assert booked == (minutes or (30 if "30 minutes" in wish else 60))
-
-
 @pytest.mark.parametrize("start", ["noon-ish", "2030-06-05T15:00:00+00:00"])
 def test_values_that_the_database_refuses_are_told_as_such(talk: Talk, start: str) -> None:
     """No time, or one that begins after its end: the turn goes on, and says so."""
     slot = state.Slot(start=start, end="2030-06-04T15:00:00+00:00")
     with pytest.raises(rooms.Unanswerable):
         rooms.free_rooms(slot, 4, [], "en")
-
-
-def in_a_burst(talk: Talk, *said: str) -> None:
-    """Messages that are all there before the first is taken up."""
-    first, *more = ({"messages": [{"role": "user", "content": text}]} for text in said)
-    talk.fleet.submit("booking", "b1", first)
-    for message in more:
-        talk.fleet.send(talk.thread_id, message)
-    talk.run()
-
-
-@pytest.mark.parametrize(
-    ("said", "asked"),
-    [
-        (("a room for 8 tomorrow", "at 2pm please"), "For 8 on Tue 4 Jun, 14:00–15:00"),
-        (("我要订会议室", "8个人", "明天", "下午2点"), "6月4日（周二）14:00–15:00，8人"),
-        ((WISH["en"], "actually 10 people"), "For 10 on Tue 4 Jun, 14:00"),
-        ((WISH["en"], "2"), "Shall I book Orchid"),
-        # Nobody had asked yet.
-        ((WISH["en"], "1", "yes"), "Shall I book Plum"),
-    ],
-)
-def test_messages_in_a_burst_are_one_request(talk: Talk, said: list[str], asked: str) -> None:
-    """What is said while a question is on its way is the reply to it, but no yes."""
-    in_a_burst(talk, *said)
-    assert asked in talk.asked["message"] and talk.bookings() == []
-    messages = talk.state["messages"]
-    assert [m["content"] for m in messages if m["type"] == "human"] == [*said]
-    calls = [call["id"] for m in messages for call in m.get("tool_calls") or []]
-    assert {m["tool_call_id"] for m in messages if m["type"] == "tool"} == {*calls[:-1]}
-
-
-def test_mail_that_was_called_off_with_its_request_is_no_part_of_the_next(talk: Talk) -> None:
-    """Also where no question had been asked yet."""
-    talk.fleet.submit("booking", "b1", {"messages": [{"role": "user", "content": WISH["en"]}]})
-    talk.fleet.cancel(talk.thread_id)
-    talk.run().say("at 3pm")
-    assert talk.asked["data"]["known"] == {"start": "15:00"}
-
-
-def test_a_request_that_was_called_off_starts_anew(talk: Talk) -> None:
-    """A cancelled thread's next message has nothing to do with the question before."""
-    talk.say(WISH["en"]).say("1")
-    talk.fleet.cancel(talk.thread_id)
-    talk.run()
-    assert talk.fleet.status(talk.thread_id).status == "cancelled"
-    talk.say("yes")
-    assert talk.kind == "clarify" and talk.asked["data"]["known"] == {}
-    assert talk.bookings() == []
-
-
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
-        (["cancel"], "Your booking stands: Plum, Tue 4 Jun, 14:00–15:00, for 8, booking id B"),
-        (["取消预订"], "之前的预订仍然有效：Plum，6月4日（周二）14:00–15:00，8人，预订号B"),
-        (["another one on friday", "never mind"], "nothing more was booked. Your booking stands"),
-    ],
-)
-def test_a_cancel_after_a_booking_says_that_it_stands(
-    talk: Talk, said: list[str], told: str
-) -> None:
-    """What is booked is not called off by the way."""
-    talk.say(WISH["en"]).say("1").say("yes")
-    for text in said:
-        talk.say(text)
-    assert told in talk.texts("ai")[-1] and len(talk.bookings()) == 1
-    assert (talk.kind, talk.state["outcome"]) == (None, "cancelled")
-
-
-@pytest.mark.parametrize(("time", "stands"), [("14:59", True), ("15:01", False)])
-def test_a_booking_that_is_over_is_told_no_more(talk: Talk, time: str, stands: bool) -> None:
-    """A cancel long after says nothing of it."""
-    talk.say(WISH["en"]).say("1").say("yes")
-    at(talk.database, f"2030-06-04T{time}:00+00:00")
-    talk.say("another one on friday").say("cancel")
-    assert ("Your booking stands" in talk.texts("ai")[-1]) == stands
-    assert ("Nothing was booked" in talk.texts("ai")[-1]) != stands
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
@@ -555,37 +298,6 @@ def test_a_booking_that_the_database_refuses_is_not_told_as_taken(
     assert talk.asked["message"].startswith(told) and talk.bookings() == []
     talk.say("actually 7 people").say("1").say("ok")
     assert [people for *_, people in talk.bookings()] == [7]
-
-
-def test_tomorrow_is_the_day_after_the_one_on_which_it_was_said(talk: Talk) -> None:
-    """However late its turn comes, and also where it was said in an answer."""
-    at(talk.database, "2030-06-03T23:59:00+00:00")
-    talk.fleet.submit(
-        "booking", "b1", {"messages": [{"role": "user", "content": "tomorrow at 2pm"}]}
-    )
-    at(talk.database, "2030-06-04T08:00:00+00:00")
-    talk.run()
-    assert talk.asked["data"]["known"] == {"date": "2030-06-04", "start": "14:00"}
-    at(talk.database, "2030-06-04T23:59:00+00:00")
-    [question] = talk.questions()
-    talk.fleet.answer(talk.thread_id, question.question_id, "no, tomorrow, for 4")
-    at(talk.database, "2030-06-05T08:00:00+00:00")
-    talk.run()
-    assert talk.asked["data"]["slot"]["start"] == "2030-06-05T14:00:00+00:00"
-
-
-def test_times_are_those_of_the_rooms(
-    talk: Talk, monkeypatch: pytest.MonkeyPatch, database: Database
-) -> None:
-    """FLEET_BOOKING_ZONE: where it is Tuesday already, tomorrow is Wednesday."""
-    monkeypatch.setenv("FLEET_BOOKING_ZONE", "Asia/Shanghai")
-    get_settings.cache_clear()
-    at(database, "2030-06-03T20:00:00+00:00")
-    talk.say(WISH["zh"])
-    assert talk.asked["data"]["slot"]["start"] == "2030-06-05T14:00:00+08:00"
-    talk.say("选1").say("好")
-    assert talk.bookings() == [("R3", "2030-06-05 06:00", 60, 8)]
-    assert "6月5日（周三）14:00–15:00" in talk.texts("ai")[-1]
 
 
 def test_answers_stand_in_the_messages_as_they_were_said(talk: Talk) -> None:
