@@ -1,13 +1,17 @@
 """Settings of live sessions: events, the gateway, sessions, the notifier, the model."""
 
+import re
 from base64 import b64decode
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import BaseModel, Field, ValidationInfo, field_validator
 
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(gt=0)]
+#: A host as browsers write it in an Origin: ASCII, without wildcards.
+_HOST = re.compile(r"[a-z0-9._-]+|[0-9a-f:.]+")
 
 
 class LiveSettings(BaseModel):
@@ -59,8 +63,11 @@ class LiveSettings(BaseModel):
     @classmethod
     def _are_origins(cls, value: str) -> str:
         for origin in filter(None, map(str.strip, value.split(","))):
-            if "://" not in origin:
-                raise ValueError(f"'{origin}' names no page: https://chat.example.com does")
+            if not _names_a_page(origin):
+                raise ValueError(
+                    f"'{origin}' names no page: write each as https://chat.example.com, with "
+                    "commas between them; there are no wildcards"
+                )
         return value
 
     @field_validator(
@@ -115,3 +122,12 @@ class LiveSettings(BaseModel):
         if value is not None and not value.startswith(("http://", "https://")):
             raise ValueError("starts with http:// or https://")
         return value
+
+
+def _names_a_page(origin: str) -> bool:
+    try:
+        parts = urlsplit(origin)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and _HOST.fullmatch(host) is not None

@@ -5,6 +5,7 @@ meant here. Without authentication the Host is looked at too: a page that had it
 resolve to this machine would else be taken for one of the gateway's.
 """
 
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
@@ -13,7 +14,7 @@ from infra.settings import Settings
 
 from .problems import Problem
 
-_DEFAULT_PORTS = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+_PORTS = {"http": 80, "https": 443}
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _HERE = frozenset({"localhost", "127.0.0.1", "::1"})
 
@@ -23,20 +24,19 @@ def allowed(connection: HTTPConnection, settings: Settings) -> bool:
     if not host_known(connection, settings):
         return False
     origin = connection.headers.get("origin")
-    if origin is None or origin.rstrip("/") in named(settings):
+    if origin is None:
         return True
-    parts = urlsplit(origin)
-    if not parts.scheme or not parts.netloc:
+    page = _place(origin)
+    if page is None:
         return False  # "null": a sandboxed page or a file
-    return _place(parts.scheme, parts.netloc) == _place(
-        parts.scheme, connection.headers.get("host", "")
-    )
+    own = _place(f"{page.scheme}://{connection.headers.get('host', '')}")
+    return page == own or str(page) in named(settings)
 
 
 def named(settings: Settings) -> frozenset[str]:
     """The origins that the settings name."""
     given = [*settings.allowed_origins.split(","), settings.public_url or ""]
-    return frozenset(filter(None, map(_as_browsers_have_it, given)))
+    return frozenset(str(page) for page in map(_place, given) if page is not None)
 
 
 def require(connection: HTTPConnection, settings: Settings) -> None:
@@ -65,33 +65,33 @@ def host_known(connection: HTTPConnection, settings: Settings) -> bool:
     """Whether its Host is a name of this machine's; looked at without authentication only."""
     if settings.gateway_auth == "on":
         return True
-    host = _place("http", connection.headers.get("host", ""))
-    if host is None:
+    found = _place(f"http://{connection.headers.get('host', '')}")
+    if found is None:
         return False
     public = urlsplit(settings.public_url or "").hostname
-    return host[0] in _HERE or host[0] in (public, settings.gateway_host)
+    return found.host in _HERE or found.host in (public, settings.gateway_host)
 
 
-def _as_browsers_have_it(url: str) -> str:
-    """The origin of an address, as RFC 6454, section 6.1 has it; "" for what has none."""
+class _Place(NamedTuple):
+    """Where a page is from. port: None for the scheme's own."""
+
+    scheme: str
+    host: str
+    port: int | None
+
+    def __str__(self) -> str:
+        """As browsers have it: RFC 6454, section 6.1."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}" + (f":{self.port}" if self.port is not None else "")
+
+
+def _place(url: str) -> _Place | None:
+    """Of an address; None for one that names no host."""
     try:
         parts = urlsplit(url.strip())
         host, port = parts.hostname, parts.port
     except ValueError:
-        return ""
-    if not parts.scheme or not host:
-        return ""
-    shown = f"[{host}]" if ":" in host else host
-    usual = port in (None, _DEFAULT_PORTS.get(parts.scheme))
-    return f"{parts.scheme}://{shown}" if usual else f"{parts.scheme}://{shown}:{port}"
-
-
-def _place(scheme: str, netloc: str) -> tuple[str, int] | None:
-    """Host and port; None for what names none."""
-    try:
-        parts = urlsplit(f"//{netloc}")
-        if not parts.hostname:
-            return None
-        return parts.hostname, parts.port or _DEFAULT_PORTS.get(scheme, 0)
-    except ValueError:
         return None
+    if not parts.scheme or not host:
+        return None
+    return _Place(parts.scheme, host, None if port == _PORTS.get(parts.scheme) else port)

@@ -105,8 +105,32 @@ def test_its_neighbours_are_not(guarded: Gateway, database: Database, origin: st
     assert database.value("SELECT count(*) FROM fleet.sessions") == 0
 
 
-@pytest.mark.parametrize("named", ["*", "pages.example", f"{PAGES}, null"])
+@pytest.mark.parametrize(
+    "named",
+    [
+        "*",
+        "pages.example",
+        f"{PAGES}, null",
+        "https://*.example.com",
+        "https://",
+        "://pages.example",
+        f"{PAGES} http://localhost:5173",
+        f"{PAGES};http://localhost:5173",
+        "ftp://pages.example",
+        "https://pages.example:https",
+        "https://bücher.example",
+    ],
+)
 def test_what_names_no_page_is_refused_at_the_start(named: str) -> None:
     """Rather than letting nobody in, or everybody read."""
-    with pytest.raises(ValidationError, match="names no page"):
+    with pytest.raises(ValidationError, match="names no page: write each as https://"):
         Settings(allowed_origins=named)
+
+
+@pytest.mark.parametrize(
+    "named",
+    ["", f"{PAGES},", "http://[::1]:5173", "https://xn--bcher-kva.example", "http://10.0.0.1"],
+)
+def test_what_names_pages_is_taken(named: str) -> None:
+    """IPv6 addresses and names as browsers write them, too."""
+    assert Settings(allowed_origins=named).allowed_origins == named
