@@ -1,4 +1,5 @@
-"""Sensitive sessions that were left alone: their users sign in again before they get anything.
+"""Sensitive sessions that were left alone: their users sign in again before anything of the
+thread is given or done. How a session stands, and one-time links, are not asked for it.
 
 Left alone is one whose user was away for longer than the reconnect window, or has not been
 there since the broker lost its memory, as in a restart of everything. Fresh is a token that was

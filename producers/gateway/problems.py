@@ -62,7 +62,7 @@ _ANSWER = {
 _RETRY_AFTER = {"fleet_unavailable": 2, "outcome_unknown": 2, "not_migrated": 10}
 #: Where Python's own word depends on its version.
 _TITLES = {413: "Body too large", 422: "Invalid request"}
-_HINTS = {
+_STATUS_HINTS = {
     404: "See /openapi.json for the paths that there are.",
     405: "The header Allow names the methods that this path has.",
 }
@@ -109,9 +109,9 @@ class Problem(Exception):
         return Response(body, self.status, self.headers, MEDIA_TYPE)
 
 
-#: Where the error's own words are for who works at a terminal.
-_WORDS = {
-    "unknown_thread": "Send its first message, or look for it with GET /threads.",
+#: Where the error's own hint is for who works at a terminal.
+_ERROR_HINTS = {
+    "unknown_thread": "Send its first message, or look: GET /sessions, or for roles GET /threads.",
     "outcome_unknown": "It is not known whether it was done: look, and do it again where not.",
     "nothing_to_do": "Look at it with GET /threads/{graph}/{key}.",
     "unknown_checkpoint": "GET /threads/{graph}/{key}/history lists the thread's checkpoints.",
@@ -139,7 +139,7 @@ def of_error(error: ProducerError) -> Problem:
 
 def _hint(error: ProducerError) -> str:
     own = error.hint == error.default_hint
-    return _WORDS.get(error.code, error.hint) if own else error.hint
+    return _ERROR_HINTS.get(error.code, error.hint) if own else error.hint
 
 
 _MEMBERS = frozenset({"type", "title", "status", "detail", "code", "hint", "headers"})
@@ -152,7 +152,7 @@ def unknown_path(path: str) -> Problem:
 def _http(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Problem:
     title = _TITLES.get(status) or HTTPStatus(status).phrase
     code = title.lower().replace(" ", "_").replace("-", "_")
-    return Problem(status, code, title, detail, _HINTS.get(status, ""), headers=headers)
+    return Problem(status, code, title, detail, _STATUS_HINTS.get(status, ""), headers=headers)
 
 
 def install(app: FastAPI) -> None:

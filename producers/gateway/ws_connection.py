@@ -21,7 +21,7 @@ from .problems import Problem
 from .ws_acts import Acts
 from .ws_frames import Frames
 from .ws_line import Line
-from .ws_messages import Auth, Cancel, Frame, Init, Ping, Refused, Reply, Say, named, parsed
+from .ws_messages import Auth, Cancel, Frame, Init, Ping, Refused, Reply, Say, name_in_text, parsed
 from .ws_opening import End, Opened, told
 
 #: Frames of one session through this gateway: so many in so many seconds.
@@ -182,7 +182,7 @@ class Connection:
                 f"More than {_LIMIT.amount} frames in {_LIMIT.multiples} s.",
                 retry=True,
                 retry_after=round(wait, 1),
-                **named(text),
+                **name_in_text(text),
             )
 
     async def _renew(self, frame: Auth) -> dict[str, Any]:

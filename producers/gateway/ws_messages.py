@@ -100,10 +100,10 @@ def parsed(text: str | None) -> Frame:
         error = exc.errors(include_url=False, include_context=False, include_input=False)[0]
         # The first part is the type again.
         where = ".".join(map(str, error["loc"][1:])) or "frame"
-        raise Refused("invalid_message", f"{where}: {error['msg']}.", **_named(found)) from None
+        raise Refused("invalid_message", f"{where}: {error['msg']}.", **_name_in(found)) from None
 
 
-def named(text: str | None) -> dict[str, Any]:
+def name_in_text(text: str | None) -> dict[str, Any]:
     """The message_id of a frame that is not looked at further, as a field, if it has one."""
     if text is None or len(text) > MAX_FRAME:
         return {}
@@ -111,10 +111,10 @@ def named(text: str | None) -> dict[str, Any]:
         found = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    return _named(found) if isinstance(found, dict) else {}
+    return _name_in(found) if isinstance(found, dict) else {}
 
 
-def _named(found: dict[str, Any]) -> dict[str, Any]:
+def _name_in(found: dict[str, Any]) -> dict[str, Any]:
     name = found.get("message_id")
     return {"message_id": name} if isinstance(name, str) and 0 < len(name) <= 255 else {}
 

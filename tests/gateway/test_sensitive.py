@@ -95,6 +95,18 @@ def test_others_with_a_role_are_not_asked(
             assert client.get(f"/threads/both/{anns.key}").status_code == 200
 
 
+def test_how_sessions_stand_is_told_without(
+    guarded: Gateway, anns: Asked, database: Database
+) -> None:
+    """So that a page can show which there are; with nothing that was said."""
+    go_away(database)
+    with guarded.client(made(7200)) as old:
+        for path in "/sessions", f"/sessions/{anns.session_id}":
+            answer = old.get(path)
+            assert answer.status_code == 200
+            assert "a room" not in answer.text and "Which day?" not in answer.text
+
+
 @pytest.mark.parametrize(("user", "looks"), [("ann", 1), ("bob", 1), (None, 0)])
 def test_whose_a_thread_is_is_looked_up_once(
     guarded: Gateway,

@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
 from producers.gateway import serve, ws_opening
 from tests.gateway.agui_turns import Working
@@ -70,11 +72,29 @@ def page(gateway: Gateway, graphs_file: Path) -> Iterator[Callable[[str], Page]]
         one.close()
 
 
-def test_an_init_has_five_seconds_and_a_dead_connection_ninety(gateway: Gateway) -> None:
-    """A ping every 30 seconds, and 60 for its answer."""
+def test_an_init_has_five_seconds(gateway: Gateway, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here less: a page that says nothing is told so, and closed."""
     assert ws_opening.INIT_WITHIN == 5
-    config = serve.server(gateway.settings).config
-    assert (config.ws_ping_interval, config.ws_ping_timeout) == (30, 60)
+    monkeypatch.setattr(ws_opening, "INIT_WITHIN", 0.2)
+    with connect(gateway.ws_url) as silent:
+        assert json.loads(silent.recv(timeout=20))["code"] == "no_init"
+        with pytest.raises(ConnectionClosed) as closed:
+            silent.recv(timeout=20)
+    assert closed.value.rcvd is not None
+    assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1008, "no_init")
+
+
+def test_a_dead_connection_has_ninety_seconds(
+    fleet_settings: dict[str, Any], graphs_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A ping every 30, and 60 for its answer; here less."""
+    assert (serve._PING_EVERY, serve._PING_WITHIN) == (30, 60)
+    monkeypatch.setattr(serve, "_PING_EVERY", 0.2)
+    monkeypatch.setattr(serve, "_PING_WITHIN", 0.3)
+    with Gateway(**fleet_settings, gateway_auth="off") as gateway, Page(gateway) as page:
+        page.until("welcome")
+        page.socket.protocol.send_frame = lambda frame: None  # type: ignore[method-assign]
+        assert page.closed()[0] == 1011
 
 
 def test_a_welcome_says_how_the_session_stands(
