@@ -20,6 +20,7 @@ from graphs.values import plain
 from infra.failpoints import failpoint
 from infra.sql import query
 from workers.claim import Claim
+from workers.places import Place
 from workers.publisher import Feed, Publisher
 from workers.received import Received
 
@@ -36,28 +37,6 @@ _ROW = 512
 #: Of graphs with events: steps these stay in Postgres.
 _WITHHELD = ("payload", "response_schema", "error")
 _NOT_SENT = frozenset({"question", "ended"})
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where something was told: the node, the nodes around its graph (``outer|inner``), and
-    the ids of the tasks that it runs in, the innermost last."""
-
-    node: str = ""
-    ns: str = ""
-    tasks: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, namespace: str) -> "Place":
-        """From the ``checkpoint_ns`` of a running task."""
-        parts = [p.partition(":") for p in namespace.split("|") if p and not p.isdigit()]
-        if not parts:
-            return cls()
-        names = [name for name, _, _ in parts]
-        return cls(names[-1], "|".join(names[:-1]), tuple(task for _, _, task in parts if task))
-
-    def data(self) -> dict[str, Any]:
-        return {"node": self.node, "ns": self.ns}
 
 
 @dataclass(slots=True)

@@ -14,7 +14,8 @@ from langgraph.checkpoint.base import (
 from langgraph.types import PregelExecutableTask
 
 from graphs.values import plain
-from workers.events import Events, Place
+from workers.events import Events
+from workers.places import Place
 from workers.transcript import Transcript
 
 log = logging.getLogger("fleet.events")

@@ -31,8 +31,9 @@ from graphs.chats import text_of
 from graphs.registry import RegisteredGraph
 from infra.errors import FleetError
 from workers.claim import Claim
-from workers.events import Events, Place
+from workers.events import Events
 from workers.hearing import Hearing
+from workers.places import Place
 from workers.slot import Slot
 from workers.transcript import Transcript
 

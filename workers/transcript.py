@@ -16,7 +16,8 @@ from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage, co
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 
 from graphs.chat_messages import message_data
-from workers.events import LARGEST, Events, Place
+from workers.events import LARGEST, Events
+from workers.places import Place
 
 #: What of a message people are told: equal ones need not be told again.
 _Shown: TypeAlias = tuple[Any, ...]

@@ -15,7 +15,7 @@ from producers import Fleet
 from tests.harness import ROOT, Broker, Database, Shop, eventually
 from workers import events
 from workers.drain import drain
-from workers.events import Place
+from workers.places import Place
 from workers.slot import Slot
 from workers.turn import Turn
 

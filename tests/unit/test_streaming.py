@@ -24,7 +24,7 @@ from graphs.chat_messages import conversation, message_data, messages_data
 from graphs.chats import messages_channel, text_of
 from graphs.stored import SERDE
 from workers import streaming
-from workers.events import Place
+from workers.places import Place
 
 
 def test_langgraph_has_the_shape_that_we_rely_on() -> None:
