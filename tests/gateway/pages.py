@@ -94,6 +94,16 @@ class Page:
                 said = [m for m in frame["messages"] if m["role"] == "assistant"]
                 texts = [m["text"] for m in said]
 
+    def asked(self) -> str:
+        """Waits for the one open question, which a snapshot may show too; gives its id."""
+        while True:
+            frame = self.next()
+            if frame["type"] == "interrupt":
+                return str(frame["question_id"])
+            if questions := frame.get("questions"):
+                (question,) = questions
+                return str(question["question_id"])
+
     def completed(self) -> str:
         """Waits for the end of a turn, which a snapshot may tell too; gives what was said last."""
         last = self.frames[-1]

@@ -284,7 +284,7 @@ def test_kills_around_a_question_ask_it_once(
         page.until("welcome")
         page.say("choose Which room?")
         fleet.wait(place.thread, 60, until={"waiting"})
-        question = page.until("interrupt")["question_id"]
+        question = page.asked()
         eventually(lambda: len(workers.hits()) == 3, 30)
         for _ in range(2):
             another = workers.start()
@@ -292,6 +292,8 @@ def test_kills_around_a_question_ask_it_once(
         sql = "SELECT question_id, status FROM fleet.questions"
         assert database.fetch(sql) == [(question, "open")]
         assert by_rest(place, question, "r1", "a1") == "accepted"
-        assert page.until("complete")["message"] == "You chose r1"
+        assert page.completed() == "You chose r1"
     shown = [f["question_id"] for f in page.frames if f["type"] == "interrupt"]
-    assert shown == [question]
+    assert {*shown} <= {question} and len(shown) <= 1
+    snapshots = [q["question_id"] for f in page.frames for q in f.get("questions", ())]
+    assert {*snapshots} <= {question}
