@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -202,6 +202,14 @@ class Shop:
     def close(self) -> None:
         self.kill()
         self._client.close()
+
+
+def registered_graphs(folder: Path, database: Database, graphs: Mapping[str, str]) -> Path:
+    """A graphs file of test graphs, `{name: "file.py:attribute"}`, known to the doors; its path."""
+    places = {name: f"{ROOT}/tests/graphs/{place}" for name, place in graphs.items()}
+    path = write_graphs(folder, **places)
+    database.register(path)
+    return path
 
 
 def write_graphs(folder: Path, **graphs: str) -> Path:

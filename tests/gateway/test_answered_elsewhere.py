@@ -1,6 +1,5 @@
 """G8: a question that is open on a page and behind a link is answered by the command line."""
 
-import json
 from pathlib import Path
 
 import httpx
@@ -10,18 +9,14 @@ from producers.cli import main
 from tests.gateway.pages import Page
 from tests.gateway.serving import Gateway
 from tests.gateway.test_links import link_to
-from tests.harness import ROOT, Database
+from tests.harness import Database, registered_graphs
 from workers.drain import drain
 from workers.slot import Slot
 
 
 @pytest.fixture
 def graphs_file(settings_env: None, tmp_path: Path, database: Database) -> Path:
-    path = tmp_path / "langgraph.json"
-    graphs = {"talk": f"{ROOT}/tests/graphs/chatter.py:graph"}
-    path.write_text(json.dumps({"dependencies": [str(ROOT)], "graphs": graphs}))
-    database.register(path)
-    return path
+    return registered_graphs(tmp_path, database, {"talk": "chatter.py:graph"})
 
 
 def test_an_answer_by_the_command_line_is_the_same_answer(

@@ -1,7 +1,6 @@
 """What others met with streams: ids that repeat, proxies that cut silence, tabs that use up the
 connections, gateways and workers that go in the middle."""
 
-import json
 import socket
 import time
 from collections.abc import Iterator
@@ -19,22 +18,17 @@ from tests.gateway.agui_turns import Stream, Working, asked, follow, run, stream
 from tests.gateway.idle_proxy import IdleProxy, SlowProxy
 from tests.gateway.pages import Page
 from tests.gateway.serving import Gateway
-from tests.harness import ROOT, Database, eventually
+from tests.harness import Database, eventually, registered_graphs
 from tests.worker_processes import Workers
 from workers.drain import drain
 from workers.slot import Slot
 
-GRAPHS = ROOT / "tests" / "graphs"
 PLACES = {"busy": "talking.py:busy", "talk": "chatter.py:graph", "held": "agui.py:held"}
 
 
 @pytest.fixture
 def graphs_file(settings_env: None, tmp_path: Path, database: Database) -> Path:
-    file = tmp_path / "langgraph.json"
-    graphs = {name: f"{GRAPHS}/{place}" for name, place in PLACES.items()}
-    file.write_text(json.dumps({"dependencies": [str(ROOT)], "graphs": graphs}))
-    database.register(file)
-    return file
+    return registered_graphs(tmp_path, database, PLACES)
 
 
 @pytest.fixture

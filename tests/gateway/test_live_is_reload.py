@@ -1,6 +1,5 @@
 """What a page shows live is what it shows after a reload."""
 
-import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from tests.gateway.pages import Page
 from tests.gateway.serving import Gateway
 from tests.gateway.shown import Shown
 from tests.graphs.showing import GATE
-from tests.harness import ROOT, Database, eventually
+from tests.harness import Database, eventually, registered_graphs
 from workers.drain import drain
 from workers.slot import Slot
 
@@ -28,11 +27,8 @@ NAMES = (
 @pytest.fixture
 def graphs_file(settings_env: None, tmp_path: Path, database: Database) -> Path:
     """Those of tests/graphs/showing.py."""
-    file = tmp_path / "langgraph.json"
-    graphs = {name: f"{ROOT}/tests/graphs/showing.py:{name}" for name in NAMES}
-    file.write_text(json.dumps({"graphs": graphs}))
-    database.register(file)
-    return file
+    places = {name: f"showing.py:{name}" for name in NAMES}
+    return registered_graphs(tmp_path, database, places)
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Pages that the settings let in, and their neighbours, which are not."""
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ from websockets.exceptions import InvalidStatus
 from infra.settings import Settings
 from tests.gateway.pages import Page
 from tests.gateway.serving import JWT, Gateway, problem, token
-from tests.harness import ROOT, Database
+from tests.harness import Database, registered_graphs
 
 PAGES, PUBLIC = "https://pages.example", "https://fleet.example"
 ASKED = "authorization, content-type, idempotency-key, last-event-id"
@@ -20,11 +19,7 @@ ASKED = "authorization, content-type, idempotency-key, last-event-id"
 
 @pytest.fixture
 def graphs_file(settings_env: None, tmp_path: Path, database: Database) -> Path:
-    path = tmp_path / "langgraph.json"
-    graphs = {"talk": f"{ROOT}/tests/graphs/chatter.py:graph"}
-    path.write_text(json.dumps({"dependencies": [str(ROOT)], "graphs": graphs}))
-    database.register(path)
-    return path
+    return registered_graphs(tmp_path, database, {"talk": "chatter.py:graph"})
 
 
 @pytest.fixture

@@ -15,11 +15,10 @@ from producers.gateway import serve, ws_opening
 from tests.gateway.agui_turns import Working
 from tests.gateway.pages import Page
 from tests.gateway.serving import Gateway
-from tests.harness import ROOT, Database, eventually
+from tests.harness import Database, eventually, registered_graphs
 from workers.drain import drain
 from workers.slot import Slot
 
-GRAPHS = ROOT / "tests" / "graphs"
 PLACES = {"talk": "chatter.py:graph", "paged": "paged.py:graph", "held": "agui.py:held"}
 WELCOME = {
     "type",
@@ -36,11 +35,7 @@ WELCOME = {
 
 @pytest.fixture
 def graphs_file(settings_env: None, tmp_path: Path, database: Database) -> Path:
-    file = tmp_path / "langgraph.json"
-    graphs = {name: f"{GRAPHS}/{place}" for name, place in PLACES.items()}
-    file.write_text(json.dumps({"dependencies": [str(ROOT)], "graphs": graphs}))
-    database.register(file)
-    return file
+    return registered_graphs(tmp_path, database, PLACES)
 
 
 @pytest.fixture

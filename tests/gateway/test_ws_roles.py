@@ -1,6 +1,5 @@
 """What a role may say over a WebSocket in a session of somebody else's."""
 
-import json
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +10,7 @@ from websockets.exceptions import ConnectionClosed
 
 from tests.gateway.pages import Page
 from tests.gateway.serving import Gateway, token
-from tests.harness import ROOT, Database
+from tests.harness import Database, registered_graphs
 from workers.drain import drain
 from workers.slot import Slot
 
@@ -28,11 +27,7 @@ ROLES = ["viewer", "producer", "approver", "operator"]
 
 @pytest.fixture
 def graphs_file(settings_env: None, tmp_path: Path, database: Database) -> Path:
-    path = tmp_path / "langgraph.json"
-    graphs = {"talk": f"{ROOT}/tests/graphs/chatter.py:graph"}
-    path.write_text(json.dumps({"dependencies": [str(ROOT)], "graphs": graphs}))
-    database.register(path)
-    return path
+    return registered_graphs(tmp_path, database, {"talk": "chatter.py:graph"})
 
 
 @pytest.fixture
