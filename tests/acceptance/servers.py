@@ -1,8 +1,8 @@
 """Servers of a test's own, which can die, come back and hand over to another."""
 
+import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+import psutil
 import psycopg
 
 from infra.binaries import find_binaries
@@ -45,9 +46,16 @@ class Servers:
         self.stack.__enter__()
 
     def crash_postgres(self) -> None:
-        """SIGKILL to the postmaster, as when its host or container dies."""
+        """SIGKILL to all its processes, as when its host or container dies; returns when they are
+        dead. A backend whose postmaster alone is killed may still commit."""
         pid_file = self.stack.data_dir / "postgres/data/postmaster.pid"
-        os.kill(int(pid_file.read_text().split()[0]), signal.SIGKILL)
+        postmaster = psutil.Process(int(pid_file.read_text().split()[0]))
+        postmaster.suspend()  # it starts nothing in place of what dies
+        processes = [*postmaster.children(recursive=True), postmaster]
+        for process in processes:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        eventually(lambda: all(map(_is_dead, processes)), 20)
 
 
 class Standby:
@@ -83,6 +91,13 @@ class Standby:
             # Nobody follows it.
             conn.execute("ALTER SYSTEM SET synchronous_standby_names = ''")
             assert conn.execute("SELECT pg_promote()").fetchone() == (True,)
+
+
+def _is_dead(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
 
 
 # What the database says of turns
