@@ -37,7 +37,7 @@ from .names import check_message_id, check_tenant, check_text_name
 from .operate import Operations
 from .refusals import receipt_of, refuse_unknown_question, refuse_unnamed, unknown_thread
 from .sessions import MAX_SESSIONS, Sessions, translated
-from .status import Receipt, waits
+from .status import Question, Receipt, waits
 from .surroundings import addresses, answer_within, failpoint
 from .wakes import Wakes
 
@@ -153,19 +153,39 @@ class Fleet(Looking, Operations, Corrections):
     def answer(
         self,
         thread_id: str,
-        question_id: str | None,
+        question: str | Question | None,
         value: Any,
         *,
         message_id: str | None = None,
         answered_by: str | None = None,
     ) -> Receipt:
-        """Answer a question; without its id, the only one that is open.
+        """Answer a question, given by its id; with None, the only one that is open.
 
+        question: as `status` shows it, it need not be looked up once more.
         value: what the question takes; an approval takes {"decisions": [...]}, "approved",
         "rejected" or a Verdict. Raises AnswerRefused with its reason, UnknownThread.
         """
         names = self._names(thread_id)
         thread = make_thread_id(**names)
+        if isinstance(question, Question):
+            named: Mapping[str, Any] = dict(question)
+        else:
+            named = self._named(thread, question, message_id)
+        return self._accept(
+            built(
+                Answer,
+                **names,
+                message_id=message_id_of(message_id),
+                question_id=named["question_id"],
+                value=fitting_answer(thread, named, value),
+                answered_by=answered_by,
+            )
+        )
+
+    def _named(
+        self, thread: str, question_id: str | None, message_id: str | None
+    ) -> Mapping[str, Any]:
+        """The question of this id, or that this message has answered, or the only one."""
         if question_id is not None:
             question_id = check_text_name(question_id, "question_id")
         if message_id is not None:
@@ -178,21 +198,12 @@ class Fleet(Looking, Operations, Corrections):
         )
         if asked is None:
             raise unknown_thread(thread)
-        named = asked["named"]
+        named: Mapping[str, Any] | None = asked["named"]
         if named is None and question_id is None:
             refuse_unnamed(thread, asked)
         if named is None:
             refuse_unknown_question(thread, str(question_id), asked)
-        return self._accept(
-            built(
-                Answer,
-                **names,
-                message_id=message_id_of(message_id),
-                question_id=named["question_id"],
-                value=fitting_answer(thread, named, value),
-                answered_by=answered_by,
-            )
-        )
+        return named
 
     def resolve(
         self,

@@ -1,5 +1,7 @@
 -- name: bench_questions
-SELECT thread_id, question_id FROM fleet.questions WHERE status = 'open' ORDER BY asked_at LIMIT 100;
+-- As `status` shows them, of all threads.
+SELECT thread_id, question_id, kind, payload, response_schema, asked_at, expires_at
+FROM fleet.questions WHERE status = 'open' ORDER BY asked_at LIMIT 100;
 
 -- name: bench_unfinished
 SELECT count(*) FROM fleet.messages WHERE status IN ('pending', 'claimed', 'in_doubt', 'dead');

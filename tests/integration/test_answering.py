@@ -11,6 +11,7 @@ from producers import (
     MessageConflict,
     NotInDoubt,
     QuestionOpen,
+    UnknownThread,
 )
 from producers.answers import Verdict
 from tests.harness import Database
@@ -42,6 +43,28 @@ def test_an_answer_is_accepted_in_the_questions_form(
     ]
     payload = database.value("SELECT payload FROM fleet.messages WHERE kind = 'answer'")
     assert payload == {"question_id": "q1", "value": decisions}
+
+
+def test_a_question_as_status_shows_it_is_not_looked_up_once_more(
+    fleet: Fleet, database: Database, asked: str
+) -> None:
+    """It is judged all the same: by its shape, its thread and whether it is still open."""
+    question = fleet.status(asked).question
+    assert question is not None
+    assert refused(lambda: fleet.answer(asked, question, {"no": "approval"})).reason == (
+        "wrong_shape"
+    )
+    other = fleet.submit("refund", "A2", INPUT).thread_id
+    assert refused(lambda: fleet.answer(other, question, "approved")).reason == "no_question"
+    with pytest.raises(UnknownThread):
+        fleet.answer("refund:A3", question, "approved")
+    assert accepted(database) == 2
+    assert fleet.answer(asked, question, "approved", message_id="m").outcome == "accepted"
+    assert fleet.answer(asked, question, Verdict(True), message_id="m").outcome == "duplicate"
+    refusal = refused(lambda: fleet.answer(asked, question, "rejected"))
+    assert refusal.reason == "already_answered"
+    payload = database.value("SELECT payload FROM fleet.messages WHERE kind = 'answer'")
+    assert payload == {"question_id": "q1", "value": {"decisions": [{"type": "approve"}]}}
 
 
 def test_the_same_answer_sent_again_gets_the_same_receipt(fleet: Fleet, asked: str) -> None:
