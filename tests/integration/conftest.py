@@ -7,10 +7,8 @@ import pytest
 
 from graphs.registry import Registry
 from infra.settings import Settings, get_settings
-from producers import Fleet
 from tests.events_by_hand import Writer
 from tests.harness import Broker, Database, Shop
-from tests.integration.booking_talk import NOW, Talk, at
 from workers.slot import Slot
 
 
@@ -25,13 +23,6 @@ def slot(shop: Shop, settings_env: None, graphs_file: Path) -> Iterator[Slot]:
     made = Slot(get_settings(), Registry.load(graphs_file), "fleet")
     yield made
     made.disconnect()
-
-
-@pytest.fixture
-def talk(slot: Slot, fleet: Fleet, database: Database) -> Talk:
-    """With the booking assistant, by its rules."""
-    at(database, NOW)
-    return Talk(slot, fleet, database)
 
 
 @pytest.fixture

@@ -83,7 +83,7 @@ def test_what_was_not_checked_is_named_and_fails_if_strict(
     strict = ci(folder, PICTURE="png", CI_STRICT="1")
     assert strict == (1, f"failed, as CI_STRICT=1: NOT CHECKED: {step}")
     stand_in(folder / "fleet", fails=True)
-    failed = f"failed: tests,gateway,chaos; NOT CHECKED: {step}"
+    failed = f"failed: tests,gateway,booking,bench,chaos; NOT CHECKED: {step}"
     assert ci(folder, PICTURE="png") == (1, failed)
 
 
@@ -99,5 +99,6 @@ def test_a_step_that_fails_fails_it(folder: Path) -> None:
     for name in (".venv/bin/python", "fleet"):
         stand_in(folder / name, fails=True)
     code, last = ci(folder, PICTURE="png")
-    steps = "tests,gateway,chaos,model,interop,browser,lint,format,types,thin client wheel"
+    steps = "tests,gateway,booking,bench,chaos,model,interop,browser"
+    steps += ",lint,format,types,thin client wheel"
     assert (code, last) == (1, f"failed: {steps}")

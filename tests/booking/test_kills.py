@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from producers import Fleet
-from tests.booking_model import says
+from tests.booking.model import says
 from tests.harness import Database, eventually
 from tests.openai_server import OpenAIServer, Say
 from tests.worker_processes import Workers

@@ -3,8 +3,8 @@
 import pytest
 
 from infra.settings import get_settings
+from tests.booking.talk import WISH, Talk, at
 from tests.harness import Database
-from tests.integration.booking_talk import WISH, Talk, at
 
 
 @pytest.mark.parametrize(

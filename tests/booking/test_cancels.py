@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.booking_talk import WISH, Talk, at
+from tests.booking.talk import WISH, Talk, at
 
 
 @pytest.mark.parametrize("word", ["cancel", "取消", {"cancel": True}])

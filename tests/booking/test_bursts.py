@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.integration.booking_talk import WISH, Talk
+from tests.booking.talk import WISH, Talk
 
 
 def in_a_burst(talk: Talk, *said: str) -> None:

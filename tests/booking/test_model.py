@@ -10,9 +10,9 @@ import pytest
 
 from infra.settings import get_settings
 from producers import Fleet
-from tests.booking_model import WISH, says
+from tests.booking.model import WISH, says
+from tests.booking.talk import NOW, Talk, at
 from tests.harness import Broker, Database, eventually
-from tests.integration.booking_talk import NOW, Talk, at
 from tests.openai_server import OpenAIServer, Say, tool
 from tests.worker_processes import Workers
 from workers.slot import Slot

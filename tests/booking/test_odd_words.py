@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.booking_talk import WISH, Talk
+from tests.booking.talk import WISH, Talk
 
 ROOMS = {"en": "4 free", "zh": "4间空闲"}
 #: What is said where a room is to be picked and where one is to be confirmed: what comes of it.

@@ -14,8 +14,8 @@ import pytest
 from graphs.booking import rooms, state
 from infra.sql import query
 from producers.cli import main
+from tests.booking.talk import WISH, Talk
 from tests.harness import Broker, Database
-from tests.integration.booking_talk import WISH, Talk
 
 
 @pytest.mark.parametrize(
@@ -258,7 +258,7 @@ def test_rooms_are_free_again_where_times_only_touch(talk: Talk) -> None:
 
 def test_the_next_request_starts_clean(talk: Talk) -> None:
     """Nothing of the request before is left but its messages and what it booked (field by
-    field: tests/unit/test_booking_state.py)."""
+    field: tests/booking/test_state.py)."""
     talk.say("tomorrow at 2pm for 8 with a projector").say("1").say("yes")
     assert talk.state["phase"] == "BOOKED"
     booking = talk.state["booking"]
