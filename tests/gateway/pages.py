@@ -95,21 +95,28 @@ class Page:
                 texts = [m["text"] for m in said]
 
     def asked(self) -> str:
-        """Waits for the one open question, which a snapshot may show too; gives its id."""
+        """Waits for the one open question, which what was missed and a snapshot may show too;
+        gives its id."""
         while True:
             frame = self.next()
-            if frame["type"] == "interrupt":
-                return str(frame["question_id"])
+            for one in frame.get("events", [frame]):
+                if one["type"] == "interrupt":
+                    return str(one["question_id"])
             if questions := frame.get("questions"):
                 (question,) = questions
                 return str(question["question_id"])
 
     def completed(self) -> str:
-        """Waits for the end of a turn, which a snapshot may tell too; gives what was said last."""
-        last = self.frames[-1]
-        if last.get("snapshot") and last["state"] == "completed":
-            return str(last["messages"][-1]["text"])
-        return str(self.until("complete")["message"])
+        """Waits for the end of a turn, which what was missed and a snapshot may tell too; gives
+        what was said last."""
+        while True:
+            frame = self.next()
+            if frame.get("snapshot") and frame["state"] == "completed":
+                return str(frame["messages"][-1]["text"])
+            for one in frame.get("events", [frame]):
+                assert one["type"] != "error", one
+                if one["type"] == "complete":
+                    return str(one["message"])
 
     def types(self) -> list[str]:
         return [frame["type"] for frame in self.frames]

@@ -15,8 +15,8 @@ from producers import Fleet
 from producers.gateway import agui_watch, serve, slow
 from tests.gateway.agui_streams import Client
 from tests.gateway.agui_turns import Stream, Working, asked, follow, run, streaming
-from tests.gateway.idle_proxy import IdleProxy, SlowProxy
 from tests.gateway.pages import Page
+from tests.gateway.proxies import IdleProxy, SlowProxy
 from tests.gateway.serving import Gateway
 from tests.harness import Database, eventually, registered_graphs
 from tests.worker_processes import Workers
@@ -182,13 +182,13 @@ def test_a_stream_whose_client_takes_nothing_in_is_dropped(
 
 @pytest.fixture
 def long_talk(gateway: Gateway, working: Working, fleet: Fleet) -> str:
-    """The thread of a session in which 3 MB were said; the gateway's sockets hold little."""
+    """A session in which 1.5 MB were said; the gateway's sockets hold little."""
     gateway._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 32 << 10)
     with gateway.client() as client:
         session, thread = opened(client, "talk")
     long, flood = ({"role": "user", "content": text} for text in ("x" * 250_000, "flood 0"))
     fleet.submit("talk", thread.partition(":")[2], {"messages": [flood]})
-    for _ in range(12):
+    for _ in range(6):
         fleet.send(thread, {"messages": [long, flood]})
         assert fleet.wait(thread, 20).status == "done"
     return session
@@ -199,10 +199,10 @@ def test_who_takes_in_little_but_steadily_gets_all_of_it(
     gateway: Gateway, long_talk: str, monkeypatch: pytest.MonkeyPatch, door: str
 ) -> None:
     """However long one frame takes: it is what comes first each time that they come back."""
-    monkeypatch.setattr(slow, "SEND_WITHIN", 0.5)
+    monkeypatch.setattr(slow, "SEND_WITHIN", 2.0)
     with gateway.client() as client:
         thread = client.get(f"/sessions/{long_talk}").json()["thread_id"]
-    with SlowProxy(gateway.port, 1_000_000) as proxy:
+    with SlowProxy(gateway.port, 300_000) as proxy:
         if door == "/agent/events":
             place = f"http://127.0.0.1:{proxy.port}"
             with httpx.Client(base_url=place, timeout=30) as through:

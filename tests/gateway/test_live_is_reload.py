@@ -76,7 +76,7 @@ def test_after_a_turn(gateway: Gateway, working: Working, graph: str, texts: lis
     with Page(gateway, graph) as page:
         for text in ("hi", "bye"):
             page.say(text)
-            page.until("complete", "error")
+            page.completed()
             if text == "hi":
                 assert same(gateway, page) == texts
         same(gateway, page)
@@ -96,11 +96,11 @@ def test_at_a_question(
     finished stays."""
     with Page(gateway, graph) as page:
         page.say("hi")
-        question = page.until("interrupt")
-        page.until("event")
+        question = page.asked()
+        page.until("event", "recovery_complete")
         assert same(gateway, page) == asked
-        page.send("answer", question_id=question["question_id"], value="A", message_id="a1")
-        page.until("complete", "error")
+        page.send("answer", question_id=question, value="A", message_id="a1")
+        page.completed()
         assert same(gateway, page) == answered
 
 
@@ -149,7 +149,7 @@ def test_input_from_other_doors(
                 headers={"Idempotency-Key": f"k{n}"},
             )
             assert reply.status_code == 202, reply.text
-            page.until("complete", "error")
+            page.completed()
         assert same(gateway, page) == texts
 
 
@@ -179,9 +179,9 @@ def test_a_page_opened_between_tasks_of_one_step(
             late.until("recovery_complete")
             assert sorted(Shown(late.frames).texts) == sorted(TEXTS[:-1])
             gate.touch()
-            late.until("complete")
+            late.completed()
             assert same(gateway, late) == TEXTS
-        page.until("complete")
+        page.completed()
         assert same(gateway, page) == TEXTS
 
 
@@ -204,14 +204,16 @@ def test_a_worker_is_lost(
     with Page(gateway, graph) as page:
         thread = page.until("welcome")["thread_id"]
         page.say("hi")
-        session = slot.connection().info.backend_pid
+        claim, session = "SELECT epoch FROM fleet.threads", slot.connection().info.backend_pid
         first = threading.Thread(target=drain, args=(slot, thread))
         first.start()
         eventually(lambda: written(database, thread) == tasks)
+        lost = database.value(claim)
         database.fetch("SELECT pg_terminate_backend(%s)", session)
         gate.touch()
         first.join(30)
+        assert not first.is_alive()
         eventually(lambda: drain(slot, thread) or fleet.status(thread).status == "done", 40)
-        while (frame := page.next())["type"] != "complete" and frame.get("state") != "completed":
-            pass
+        assert database.value(claim) > lost
+        page.completed()
         assert same(gateway, page) == texts

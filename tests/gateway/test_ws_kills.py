@@ -12,6 +12,7 @@ import pytest
 from tests.gateway.conftest import Serve
 from tests.gateway.pages import Page
 from tests.gateway.serving import Gateway
+from tests.gateway.shown import Shown
 from tests.harness import ROOT, Broker, Database, eventually
 from tests.worker_processes import Workers
 
@@ -74,7 +75,7 @@ def test_a_kill_behind_the_gateway_leaves_no_trace(
         }
         kill[victim]()
         gate.touch()
-        page.shown(SAID)
         assert page.completed() == SAID
+        assert Shown(page.frames).texts == ["hi there", SAID]
         reasons = [f["reason"] for f in page.frames if f["type"] == "recovery_start"]
         assert ("retracted" in reasons) == (victim == "worker")

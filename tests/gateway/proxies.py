@@ -8,17 +8,13 @@ from types import TracebackType
 from typing import Self
 
 
-class IdleProxy:
-    """In front of a port of 127.0.0.1, inside of the `with`. Cuts where no byte comes from the
-    server for `patience` seconds."""
+class Proxy:
+    """In front of a port of 127.0.0.1, inside of the `with`."""
 
-    def __init__(self, port: int, patience: float) -> None:
+    def __init__(self, port: int) -> None:
         self._upstream = port
-        self._patience = patience
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.port = int(self._socket.getsockname()[1])
-        #: Connections that it has cut.
-        self.cut = 0
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):  # closed: the end
@@ -29,14 +25,8 @@ class IdleProxy:
                 threading.Thread(target=_pump, args=(client, server), daemon=True).start()
 
     def _down(self, server: socket.socket, client: socket.socket) -> None:
-        server.settimeout(self._patience)
-        try:
-            _pump(server, client)
-        except TimeoutError:
-            self.cut += 1
-            for end in server, client:
-                with contextlib.suppress(OSError):
-                    end.shutdown(socket.SHUT_RDWR)
+        """What the server says, to the client."""
+        raise NotImplementedError
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._accept, daemon=True).start()
@@ -53,11 +43,29 @@ class IdleProxy:
         self._socket.close()
 
 
-class SlowProxy(IdleProxy):
+class IdleProxy(Proxy):
+    """Cuts where no byte comes from the server for `patience` seconds."""
+
+    def __init__(self, port: int, patience: float) -> None:
+        super().__init__(port)
+        self._patience = patience
+        #: Connections that it has cut.
+        self.cut = 0
+
+    def _down(self, server: socket.socket, client: socket.socket) -> None:
+        server.settimeout(self._patience)
+        try:
+            _pump(server, client)
+        except TimeoutError:
+            self.cut += 1
+            _end(server, client)
+
+
+class SlowProxy(Proxy):
     """Takes in so many bytes a second from the server, steadily, and holds few back."""
 
     def __init__(self, port: int, rate: int) -> None:
-        super().__init__(port, 60.0)
+        super().__init__(port)
         self._rate = rate
 
     def _down(self, server: socket.socket, client: socket.socket) -> None:
@@ -66,9 +74,7 @@ class SlowProxy(IdleProxy):
             while data := server.recv(16 << 10):
                 client.sendall(data)
                 time.sleep(len(data) / self._rate)
-        for end in server, client:
-            with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)
+        _end(server, client)
 
 
 def _pump(source: socket.socket, target: socket.socket) -> None:
@@ -82,3 +88,9 @@ def _pump(source: socket.socket, target: socket.socket) -> None:
         pass
     with contextlib.suppress(OSError):
         target.shutdown(socket.SHUT_WR)
+
+
+def _end(*ends: socket.socket) -> None:
+    for end in ends:
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
