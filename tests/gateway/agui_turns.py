@@ -12,22 +12,18 @@ from typing import Any, Self
 import httpx
 
 from tests.gateway.agui_streams import valid, valid_so_far
-from tests.harness import ROOT, Database
+from tests.harness import Database, registered_graphs
 from workers.drain import drain
 from workers.slot import Slot
 
-GRAPHS = ROOT / "tests" / "graphs" / "agui.py"
 NAMES = ("talk", "held", "endless", "breaks", "both", "tools")
 
 
-def write_graphs(folder: Path, database: Database) -> Path:
-    """A langgraph.json of tests/graphs/agui.py and the refund graph, registered."""
-    graphs: dict[str, Any] = {name: f"{GRAPHS}:{name}" for name in NAMES}
-    graphs["refund"] = f"{ROOT}/graphs/refund.py:graph"
-    file = folder / "langgraph.json"
-    file.write_text(json.dumps({"graphs": graphs}))
-    database.register(file)
-    return file
+def write_agui_graphs(folder: Path, database: Database) -> Path:
+    """A graphs file of tests/graphs/agui.py and the refund graph, known to the doors; its path."""
+    places = {name: f"agui.py:{name}" for name in NAMES}
+    places["refund"] = "../../graphs/refund.py:graph"
+    return registered_graphs(folder, database, places)
 
 
 class Working:

@@ -10,7 +10,7 @@ import pytest
 
 from producers import Fleet
 from tests.gateway.agui_streams import Client, valid_so_far
-from tests.gateway.agui_turns import Working, streaming, write_graphs
+from tests.gateway.agui_turns import Working, streaming, write_agui_graphs
 from tests.harness import Database
 from workers.slot import Slot
 
@@ -20,7 +20,7 @@ WORDS = "a b c d e f g h i j k l m n o p"
 
 @pytest.fixture
 def graphs_file(settings_env: None, tmp_path: Path, database: Database) -> Path:
-    return write_graphs(tmp_path, database)
+    return write_agui_graphs(tmp_path, database)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ import redis
 from infra.devservers import Stack
 from tests.acceptance.servers import Servers
 from tests.gateway.agui_streams import Client, valid, valid_so_far
-from tests.gateway.agui_turns import asked, follow, run, streaming, write_graphs
+from tests.gateway.agui_turns import asked, follow, run, streaming, write_agui_graphs
 from tests.gateway.conftest import Serve
 from tests.harness import Broker, Database, eventually
 from tests.worker_processes import Workers
@@ -39,7 +39,7 @@ def broker(servers: Servers) -> Iterator[Broker]:
 
 @pytest.fixture
 def graphs_file(settings_env: None, tmp_path: Path, database: Database) -> Path:
-    return write_graphs(tmp_path, database)
+    return write_agui_graphs(tmp_path, database)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from producers import Fleet
-from tests.gateway.agui_turns import Working, asked, streaming, write_graphs
+from tests.gateway.agui_turns import Working, asked, streaming, write_agui_graphs
 from tests.gateway.pages import Page
 from tests.gateway.serving import Gateway
 from tests.harness import Database
@@ -17,7 +17,7 @@ from workers.slot import Slot
 
 @pytest.fixture
 def graphs_file(settings_env: None, tmp_path: Path, database: Database) -> Path:
-    return write_graphs(tmp_path, database)
+    return write_agui_graphs(tmp_path, database)
 
 
 @pytest.fixture
@@ -30,9 +30,13 @@ def working(slot: Slot, database: Database, fleet: Fleet) -> Iterator[Working]:
 
 
 def ended(page: Page) -> str:
-    """The outcome of the turn that the page sees end."""
+    """The outcome of the turn that the page sees end, maybe in a snapshot."""
     while True:
-        frame = page.until("event", "complete", "error")
+        frame = page.until("event", "complete", "error", "history_batch")
+        if frame["type"] == "history_batch":
+            if frame.get("state") in ("cancelled", "completed"):
+                return str(frame["state"])
+            continue
         if frame["type"] != "event":
             return str(frame["type"])
         if frame["event"]["type"] == "ended":

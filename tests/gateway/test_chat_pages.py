@@ -1,13 +1,12 @@
 """The messages of a chat, page by page over REST."""
 
-import json
 from pathlib import Path
 
 import httpx
 import pytest
 
 from tests.gateway.serving import problem
-from tests.harness import ROOT, Database
+from tests.harness import Database, registered_graphs
 from workers.drain import drain
 from workers.slot import Slot
 
@@ -17,12 +16,8 @@ C1 = "/threads/talk/c1"
 @pytest.fixture
 def graphs_file(settings_env: None, tmp_path: Path, database: Database) -> Path:
     """Graphs that answer whatever they are told."""
-    path = tmp_path / "langgraph.json"
-    graphs = {"talk": f"{ROOT}/tests/graphs/agui.py:talk"}
-    graphs["unnamed"] = f"{ROOT}/tests/graphs/showing.py:unnamed"
-    path.write_text(json.dumps({"graphs": graphs}))
-    database.register(path)
-    return path
+    places = {"talk": "agui.py:talk", "unnamed": "showing.py:unnamed"}
+    return registered_graphs(tmp_path, database, places)
 
 
 @pytest.fixture

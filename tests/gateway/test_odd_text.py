@@ -15,7 +15,7 @@ from websockets.sync.client import connect
 
 from producers import Fleet
 from tests.gateway.agui_streams import valid
-from tests.gateway.agui_turns import Stream, Working, asked, write_graphs
+from tests.gateway.agui_turns import Stream, Working, asked, write_agui_graphs
 from tests.gateway.serving import Gateway, problem
 from tests.harness import Database, Shop
 from tests.integration.mailbox import INPUT, ask
@@ -73,7 +73,7 @@ CONVERSATION = {
 
 @pytest.fixture
 def graphs_file(settings_env: None, tmp_path: Path, database: Database) -> Path:
-    return write_graphs(tmp_path, database)
+    return write_agui_graphs(tmp_path, database)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from httpx import Response
 
-from tests.gateway.agui_turns import streaming, write_graphs
+from tests.gateway.agui_turns import streaming, write_agui_graphs
 from tests.gateway.doors import BEGINS, DOORS, Asked, anns_thread
 from tests.gateway.pages import Page
 from tests.gateway.serving import JWT, Gateway, problem, token
@@ -23,7 +23,7 @@ SEEN = "SELECT last_seen_at FROM fleet.sessions WHERE session_id = %s"
 
 @pytest.fixture
 def graphs_file(settings_env: None, tmp_path: Path, database: Database) -> Path:
-    return write_graphs(tmp_path, database)
+    return write_agui_graphs(tmp_path, database)
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from websockets.sync.client import connect
 from producers.gateway import app
 from producers.gateway.database import Database as GatewayDatabase
 from producers.gateway.fleets import Fleets
-from tests.gateway.agui_turns import asked, write_graphs
+from tests.gateway.agui_turns import asked, write_agui_graphs
 from tests.gateway.doors import BEGINS, DOORS, Ask, Asked, anns_thread
 from tests.gateway.pages import Page
 from tests.gateway.serving import Gateway, problem, token
@@ -27,7 +27,7 @@ HIDDEN = "x" * 32
 
 @pytest.fixture
 def graphs_file(settings_env: None, tmp_path: Path, database: Database) -> Path:
-    return write_graphs(tmp_path, database)
+    return write_agui_graphs(tmp_path, database)
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Gateways, workers and the broker's memory killed in the middle of an answer that a page reads:
 what it shows in the end is what it would have shown without."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,7 +12,7 @@ from tests.gateway.conftest import Serve
 from tests.gateway.pages import Page
 from tests.gateway.serving import Gateway
 from tests.gateway.shown import Shown
-from tests.harness import ROOT, Broker, Database, eventually
+from tests.harness import Broker, Database, eventually, registered_graphs
 from tests.worker_processes import Workers
 
 SAID = "You said hi there."
@@ -24,9 +23,7 @@ def gate(
     settings_env: None, tmp_path: Path, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> Path:
     """Workers have a graph that speaks one word and waits for this file before the next."""
-    path = tmp_path / "langgraph.json"
-    path.write_text(json.dumps({"graphs": {"held": f"{ROOT}/tests/graphs/agui.py:held"}}))
-    database.register(path)
+    registered_graphs(tmp_path, database, {"held": "agui.py:held"})
     monkeypatch.setenv("AGUI_GATE", str(tmp_path / "gate"))
     return tmp_path / "gate"
 

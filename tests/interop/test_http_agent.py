@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from producers import Fleet
-from tests.gateway.agui_turns import Working, write_graphs
+from tests.gateway.agui_turns import Working, write_agui_graphs
 from tests.gateway.serving import Gateway
 from tests.harness import Database, eventually
 from workers.slot import Slot
@@ -47,7 +47,7 @@ def packages(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def graphs_file(settings_env: None, tmp_path: Path, database: Database) -> Path:
-    return write_graphs(tmp_path, database)
+    return write_agui_graphs(tmp_path, database)
 
 
 @pytest.fixture
