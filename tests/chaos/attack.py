@@ -276,7 +276,7 @@ class Attack:
 
         # A turn that has just ended still lets go.
         try:
-            return eventually(lambda: (found := report()).ok and found, timeout=5)
+            return eventually(lambda: (found := report()).ok and found, timeout=20)
         except AssertionError:
             return report()
 

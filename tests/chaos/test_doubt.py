@@ -75,7 +75,7 @@ def test_a_turn_stopped_before_its_call_does_not_call_when_it_comes_back(
     policy: str, submitted: Any, fleet: Fleet, database: Database, shop: Shop, workers: Workers
 ) -> None:
     """Its intent is there, nobody saw a call, and another has made it by then."""
-    worker = workers.start(concurrency=2, turn_timeout=1, failpoints="effect.after_intent=stop")
+    worker = workers.start(concurrency=2, turn_timeout=3, failpoints="effect.after_intent=stop")
     order, thread = submitted(policy)
     ((pid, *_),) = eventually(lambda: workers.hits("effect.after_intent"), 20)
     try:
@@ -86,7 +86,7 @@ def test_a_turn_stopped_before_its_call_does_not_call_when_it_comes_back(
         assert shop.calls("refunds", order) == 1
     finally:
         os.kill(pid, signal.SIGCONT)
-    eventually(lambda: f"turn of {thread} lost" in worker.log())
+    eventually(lambda: f"turn of {thread} lost" in worker.log(), 20)
     assert (shop.refunds(order), shop.calls("refunds", order)) == (1, 1)
 
 

@@ -79,7 +79,7 @@ def mutate(database: Database, function: str, right: str, wrong: str) -> None:
 
 def test_with_everything_in_place_nothing_is_found(raid: Raid) -> None:
     """The misfortunes themselves are no faults."""
-    report = judged(raid, WHOLE, patience=5)
+    report = judged(raid, WHOLE, patience=20)
     assert report.ok, report
 
 

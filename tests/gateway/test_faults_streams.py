@@ -73,10 +73,14 @@ class View:
                 self.shown[said["message_id"]] = said["content"]
 
     def until(self, page: Page, *types: str) -> "View":
+        """For `complete` a snapshot may stand, in which the turn has ended."""
         while True:
             frame = page.next()
             self.take(frame)
-            if frame["type"] in types or any(e["type"] in types for e in frame.get("events", ())):
+            came = {one["type"] for one in (frame, *frame.get("events", ()))}
+            if frame.get("snapshot") and frame["state"] == "completed":
+                came.add("complete")
+            if came & {*types}:
                 return self
 
 
@@ -131,7 +135,7 @@ def test_a_proxy_that_cuts_silence_cuts_no_stream(
                 assert stream.comment().startswith(":")
             gate.touch()
             assert stream.until("RUN_FINISHED")[-1]["outcome"]["type"] == "success"
-            assert page.until("complete")["message"] == "You said hi there."
+            assert page.completed() == "You said hi there."
         assert proxy.cut == 0
 
 
@@ -226,11 +230,12 @@ def test_eight_tabs_of_each_kind_leave_room_for_an_answer(
     took: list[float] = []
     with ExitStack() as stack:
         pages = [stack.enter_context(Page(gateway, None, session_id=session)) for _ in range(8)]
-        pages[0].until("welcome")
+        for page in pages:
+            page.until("welcome")
         streams: list[Stream] = []
         for room in "r1", "r2":
             pages[0].say("choose Which room?")
-            (question,) = {page.until("interrupt")["question_id"] for page in pages}
+            (question,) = {page.asked() for page in pages}
             while len(streams) < 8:
                 tab = stack.enter_context(gateway.client())
                 opening = streaming(tab, "GET", "/agent/events", params=query)
@@ -241,7 +246,7 @@ def test_eight_tabs_of_each_kind_leave_room_for_an_answer(
             assert client.post("/agent/resume", json=body).status_code == 202
             took.append(time.monotonic() - began)
             for page in pages:
-                assert page.until("complete")["message"] == f"You chose {room}"
+                assert page.completed() == f"You chose {room}"
         for stream in streams:
             tab_shows = Client()
             assert any(("assistant", "You chose r2") in tab_shows.take([e]).texts() for e in stream)
@@ -264,7 +269,8 @@ def test_pages_come_back_to_another_gateway_in_the_middle_of_a_turn(
     views = [View() for _ in range(3)]
     with ExitStack() as stack:
         pages = [stack.enter_context(Page(gateway, None, session_id=session)) for _ in range(3)]
-        pages[0].until("welcome")
+        for page in pages:
+            page.until("welcome")
         pages[0].say("hi there", "u1")
         for page, view in zip(pages, views, strict=True):
             view.until(page, "token")
@@ -292,7 +298,7 @@ def test_pages_come_back_to_another_gateway_in_the_middle_of_a_turn(
         assert database.fetch("SELECT epoch FROM fleet.threads") == began
         assert [m.message_id for m in fleet.status(thread).messages] == ["u1"]
         back[2].say("and now")
-        assert back[0].until("complete")["message"] == "You said and now."
+        assert back[0].completed() == "You said and now."
 
 
 def test_what_a_killed_worker_said_is_not_left_on_the_page(
@@ -305,7 +311,8 @@ def test_what_a_killed_worker_said_is_not_left_on_the_page(
     views = [View() for _ in range(3)]
     with ExitStack() as stack:
         pages = [stack.enter_context(Page(gateway, None, session_id=session)) for _ in range(2)]
-        pages[0].until("welcome")
+        for page in pages:
+            page.until("welcome")
         pages[0].say("hi there", "u1")
         for page, view in zip(pages, views, strict=False):
             view.until(page, "token")

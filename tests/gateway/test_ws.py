@@ -393,7 +393,7 @@ def test_who_comes_back_after_the_window_finds_the_session_rebuilt(
         assert batch["questions"][0]["message"] == "Name?"
         back.say("Ada")
         work(page)
-        assert back.until("complete")["message"] == "Ada"
+        assert back.completed() == "Ada"
 
 
 def test_a_session_outlives_its_gateway_and_the_broker_s_memory(
@@ -415,8 +415,8 @@ def test_a_session_outlives_its_gateway_and_the_broker_s_memory(
         reloaded.until("recovery_complete")
         back.say("ask Really?")
         work(page)
-        back.until("complete")
-        reloaded.until("complete")
+        back.completed()
+        reloaded.completed()
 
 
 def test_a_turn_does_not_mind_that_nobody_is_there(
