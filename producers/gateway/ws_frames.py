@@ -90,10 +90,11 @@ class Frames:
         return batch
 
     def _heard(self, data: Mapping[str, Any]) -> None:
-        if "removed" in data:
-            self._said.pop(str(data["removed"]), None)
-        elif data.get("role") == "assistant" and data.get("text"):
-            self._said[str(data.get("message_id"))] = str(data["text"])
+        name = str(data.get("removed", data.get("message_id")))
+        if data.get("role") == "assistant" and data.get("text"):
+            self._said[name] = str(data["text"])
+        else:
+            self._said.pop(name, None)
 
     def _ended(self, event: Event) -> dict[str, Any]:
         outcome = event.data.get("outcome")

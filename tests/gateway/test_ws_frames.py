@@ -40,15 +40,16 @@ def snapshot(count: int = 0, **thread: Any) -> Snapshot:
 
 
 def test_the_words_of_an_end_are_those_that_stay() -> None:
-    """The last of the agent's messages in their order; not one that was removed."""
+    """The last of the agent's messages in their order; not one that was removed or emptied."""
     frames = Frames()
-    for name in ("a", "b", "c"):
+    for name in ("a", "b", "c", "d"):
         frames.of(event("message", message_id=name, role="assistant", text=f"t{name}"))
     frames.of(event("message", removed="c"))
-    assert frames.of(event("order", 5, ids=["b", "a"])) == {
+    frames.of(event("message", message_id="d", role="assistant", text=""))
+    assert frames.of(event("order", 5, ids=["b", "a", "d"])) == {
         "type": "order",
         "seq": "7-5",
-        "ids": ["b", "a"],
+        "ids": ["b", "a", "d"],
     }
     assert frames.of(event("ended", outcome="done"))["message"] == "ta"
 
