@@ -3,7 +3,8 @@ thread is given or done. How a session stands, and one-time links, are not asked
 
 Left alone is one whose user was away for longer than the reconnect window, or has not been
 there since the broker lost its memory, as in a restart of everything. Fresh is a token that was
-made since the user was there last. Others, whom a role lets in, are not asked.
+made since the user was there last. Others, whom a role lets in, are not asked; but for a session
+without a user it is the page that was left alone: there /ws asks whoever opens it.
 """
 
 from datetime import datetime, timedelta

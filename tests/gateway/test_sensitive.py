@@ -95,6 +95,19 @@ def test_others_with_a_role_are_not_asked(
             assert client.get(f"/threads/both/{anns.key}").status_code == 200
 
 
+def test_without_a_user_the_page_is_asked(
+    guarded: Gateway, anns: Asked, database: Database
+) -> None:
+    """Whoever opens it; at the other doors a role does."""
+    database.fetch("UPDATE fleet.sessions SET user_id = NULL")
+    go_away(database)
+    key = guarded.key("operator", tenant="acme")
+    with guarded.client(key) as client:
+        assert client.get(f"/threads/both/{anns.key}").status_code == 200
+    with Page(guarded, None, session_id=anns.session_id, token=key) as page:
+        assert page.next()["code"] == "fresh_token_needed"
+
+
 def test_how_sessions_stand_is_told_without(
     guarded: Gateway, anns: Asked, database: Database
 ) -> None:
