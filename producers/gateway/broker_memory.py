@@ -1,7 +1,9 @@
 """Since when the broker remembers what it is told.
 
 A mark in the broker holds the moment. Each gateway looks for it all the time; who does not find
-it, as after a restart that lost all or after the broker was emptied, sets a new one.
+it, as after a restart that lost all or after the broker was emptied, sets a new one. Whoever finds
+a new one says once more who is there, and goes by it only when the others have had time to do
+so too.
 """
 
 import asyncio
@@ -18,22 +20,26 @@ from ..live.streams import ANSWER_WITHIN, client
 from .database import Database
 
 MARK = "fleet:remembers-since"
-#: Seconds between two looks.
-_EVERY = 2.0
+#: Seconds between two looks, and until every gateway has found a new mark: a look may wait for
+#: ANSWER_WITHIN before the next one finds it.
+_EVERY, _FOUND_BY_ALL = 2.0, 6.0
 _log = structlog.get_logger(__name__)
 
 
 class BrokerMemory:
     """One per gateway process. `url` None: there is no broker, and so nothing it could forget.
-    `changed` is awaited between a new mark and the first comparison with it."""
+    `changed` is awaited before anybody is compared with a new mark; again at the next look where
+    it gives False."""
 
     def __init__(
-        self, url: str | None, database: Database, changed: Callable[[], Awaitable[None]]
+        self, url: str | None, database: Database, changed: Callable[[], Awaitable[bool]]
     ) -> None:
         self._client = client(url) if url else None
         self._database = database
         self._changed = changed
         self._known = None if url else datetime.min.replace(tzinfo=UTC)
+        #: A mark of which `changed` knows, and when it came to know.
+        self._new: tuple[datetime, float] | None = None
         self._looked = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -82,7 +88,16 @@ class BrokerMemory:
             await self._client.set(MARK, now["now"].isoformat(), nx=given is None)
             found = _moment(await self._client.get(MARK))
         if found is not None and found != self._known:
-            await self._changed()
+            await self._take(found)
+
+    async def _take(self, found: datetime) -> None:
+        now = asyncio.get_running_loop().time()
+        if self._new is None or self._new[0] != found:
+            if not await self._changed():
+                return
+            self._new = found, now
+        # Who knows of none yet asks everybody.
+        if self._known is None or now - self._new[1] >= _FOUND_BY_ALL:
             self._known = found
 
 

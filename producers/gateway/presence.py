@@ -89,9 +89,9 @@ class Presence:
                 self._guests.new.add(thread_id)
             self._changed.set()
 
-    async def say_all(self) -> None:
-        """Say of all who are there that they still are."""
-        await self._say(every=True)
+    async def say_all(self) -> bool:
+        """Say of all who are there that they still are; whether Postgres has heard it."""
+        return await self._say(every=True)
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
@@ -107,12 +107,12 @@ class Presence:
                 due = loop.time() + _EVERY
             await self._say(every=every)
 
-    async def _say(self, *, every: bool) -> None:
+    async def _say(self, *, every: bool) -> bool:
         """every: of all who are there, not only of who has come. One word after the other."""
         async with self._saying:
-            await self._said(every)
+            return await self._say_now(every)
 
-    async def _said(self, every: bool) -> None:
+    async def _say_now(self, every: bool) -> bool:
         watched, guests = self._watched, self._guests
         here = {*watched} if every else watched.new
         looking = ({*guests} if every else guests.new) - watched.keys()
@@ -120,7 +120,7 @@ class Presence:
         for one in watched, guests:
             one.new, one.gone = set(), set()
         if not (here or looking or gone or left):
-            return
+            return True
         try:
             await self._database.row(
                 "beat",
@@ -138,7 +138,9 @@ class Presence:
             guests.gone |= left - guests.keys()
             known = isinstance(exc, ProducerError)
             _log.warning("presence_unsaid", error=str(exc), exc_info=not known)
+            return False
         except BaseException:
             watched.gone |= gone
             guests.gone |= left
             raise
+        return True

@@ -12,7 +12,7 @@ import pytest
 import redis
 
 from infra.devservers import Stack
-from producers.gateway import presence
+from producers.gateway import broker_memory, presence
 from producers.gateway.broker_memory import MARK
 from producers.live.streams import ANSWER_WITHIN
 from tests.acceptance.servers import Servers
@@ -22,6 +22,13 @@ from tests.gateway.pages import Page
 from tests.gateway.serving import JWT, Gateway, problem, token
 from tests.harness import Broker, Database, eventually
 from workers.slot import Slot
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The gateways of this process look more often."""
+    monkeypatch.setattr(broker_memory, "_EVERY", 0.5)
+    monkeypatch.setattr(broker_memory, "_FOUND_BY_ALL", 1.5)
 
 
 @pytest.fixture
@@ -117,6 +124,83 @@ def test_who_is_there_through_a_loss_is_not_asked(
         broker.client.flushdb()
         eventually(noticed)
         assert noticed()
+
+
+def looks_of(gateway: Gateway) -> list[float]:
+    """When its looks ended, from now on."""
+    memory, ended = gateway.state.broker_memory, list[float]()
+    look = memory._look
+
+    async def noted() -> None:
+        try:
+            await look()
+        finally:
+            ended.append(time.monotonic())
+
+    memory._look = noted
+    return ended
+
+
+THERE = "SELECT count(*) FROM fleet.presence"
+
+
+def test_who_is_there_through_another_gateway_is_not_asked(
+    guarded: Gateway,
+    anns: Asked,
+    broker: Broker,
+    database: Database,
+    fleet_settings: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Nor where that one is the last to notice the loss."""
+    monkeypatch.setattr(presence, "_EVERY", 3600.0)
+    with (
+        Gateway(**fleet_settings, **JWT) as another,
+        Page(another, None, session_id=anns.session_id, token=old()) as page,
+        guarded.client(old()) as client,
+    ):
+        page.until("welcome")
+        eventually(lambda: database.value(THERE))
+        before, looks = known(guarded), looks_of(another)
+        eventually(lambda: looks)
+        broker.client.flushdb()
+
+        def noticed() -> bool:
+            assert client.get(f"/threads/both/{anns.key}").status_code == 200
+            return known(guarded) != before
+
+        eventually(noticed, 30)
+        assert noticed()
+
+
+def test_who_is_there_is_said_again_where_nobody_has_heard_it(
+    guarded: Gateway,
+    anns: Asked,
+    broker: Broker,
+    database: Database,
+    fleet_settings: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Until then nobody is compared with the new mark."""
+    guarded.end()
+    monkeypatch.setattr(presence, "_EVERY", 3600.0)
+    with (
+        Gateway(**fleet_settings, **JWT) as another,
+        Page(another, None, session_id=anns.session_id, token=old()) as page,
+        another.client(old()) as client,
+    ):
+        page.until("welcome")
+        eventually(lambda: database.value(THERE))
+        before, place = known(another), f"/threads/both/{anns.key}"
+        database.fetch("ALTER FUNCTION fleet.beat RENAME TO not_heard")
+        broker.client.flushdb()
+        eventually(lambda: broker.client.get(MARK))
+        looks = looks_of(another)
+        eventually(lambda: len(looks) > 5)
+        assert known(another) == before and client.get(place).status_code == 200
+        database.fetch("ALTER FUNCTION fleet.not_heard RENAME TO beat")
+        eventually(lambda: known(another) != before)
+        assert client.get(place).status_code == 200
 
 
 @pytest.mark.parametrize("mark", [b"yesterday", b"2026-01-01", b"\xff"])
