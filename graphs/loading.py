@@ -14,6 +14,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from os.path import basename
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -243,7 +244,8 @@ def _module(where: str, folder: Path, what: str, title: str) -> ModuleType:
 def _imported(file: Path) -> ModuleType | None:
     for module in [*sys.modules.values()]:
         origin = getattr(module, "__file__", None)
-        if origin and Path(origin).name == file.name and Path(origin).resolve() == file:
+        # By its name first: there are thousands.
+        if origin and basename(origin) == file.name and Path(origin).resolve() == file:
             return module if module.__name__ != "__main__" else None
     return None
 
