@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Container, Iterator, MutableSequence, Sequence
+from collections.abc import Container, Iterator, Mapping, MutableSequence, Sequence
 from typing import Any
 
 from langgraph.checkpoint.base import (
@@ -31,9 +31,11 @@ _HIDDEN = "langsmith:hidden"
 
 
 class Hearing:
-    """One turn's. Its calls come under the claim's lock, but for `begins` and `failed`."""
+    """One turn's. Its calls come under the claim's lock, but for `begins`, `failed`,
+    `naming` and `corrections`."""
 
-    def __init__(self, events: Events, transcript: Transcript | None) -> None:
+    def __init__(self, thread_id: str, events: Events, transcript: Transcript | None) -> None:
+        self._thread_id = thread_id
         self._events = events
         self._transcript = transcript
         #: Whether what came from outside has just been written into the state.
@@ -61,9 +63,9 @@ class Hearing:
             if channel == self._transcript.channel:
                 # What can't be a message fails where LangGraph reads it.
                 with contextlib.suppress(Exception):
-                    named = self._transcript.named(value, ns, task_path == _START)
-                    if named is not value:
-                        writes[n] = (channel, named)
+                    given = self._transcript.with_ids(value, ns, task_path == _START)
+                    if given is not value:
+                        writes[n] = (channel, given)
 
     def wrote(
         self, ns: str, task_id: str, task_path: str, writes: Sequence[tuple[str, Any]]
@@ -76,7 +78,7 @@ class Hearing:
             elif _INTERRUPT in channels:
                 self._events.keep(task_id)
             return
-        self._given = self._given or task_path == _START
+        self._given = self._given or (task_path == _START and not ns)
         if self._transcript is not None and not ns:
             self._transcript.pending(task_id, writes)
         node = self._name(task_id, task_path)
@@ -86,7 +88,7 @@ class Hearing:
         given = [(c, v) for c, v in writes if not c.startswith(_INTERNAL)]
         values = None
         if self._events.full:
-            with _harmless(node):
+            with self._harmless(f"what node {node!r} wrote"):
                 self._read(around, given)
                 # Several writes to one channel: a list of them.
                 values = {c: plain(_one([v for k, v in given if k == c])) for c, _ in given}
@@ -94,13 +96,9 @@ class Hearing:
 
     def loaded(self, found: CheckpointTuple | None) -> None:
         """The root graph goes on from this; None: it begins."""
-        if self._transcript is None:
-            return
-        with _harmless():
-            if found is None:
-                self._transcript.loaded({"channel_values": {}, "channel_versions": {}})
-            else:
-                self._transcript.loaded(found.checkpoint, found.pending_writes or ())
+        if self._transcript is not None:
+            with self._harmless("the conversation so far"):
+                self._transcript.loaded(*_standing(found))
 
     def saved(
         self, checkpoint: Checkpoint, changed: Container[str], metadata: CheckpointMetadata
@@ -109,13 +107,13 @@ class Hearing:
         if self._transcript is not None:
             given = self._given or metadata.get("source") == "input"
             self._given = False
-            with _harmless():
+            with self._harmless("the conversation's new state"):
                 self._transcript.saved(checkpoint, changed, given)
 
     def corrections(self) -> list[tuple[str, dict[str, Any]]]:
         """What is told last of the turn's messages."""
         if self._transcript is not None:
-            with _harmless():
+            with self._harmless("what has changed in the conversation"):
                 return self._transcript.corrections()
         return []
 
@@ -131,14 +129,28 @@ class Hearing:
             return None if name.startswith("__") else name
         return self._names.get(task_id)
 
+    @contextlib.contextmanager
+    def _harmless(self, what: str) -> Iterator[None]:
+        """What can't be told is no reason for a turn to fail."""
+        try:
+            yield
+        except Exception as exc:
+            log.warning(
+                "%s: %s can't be told, pages that are open may need a reload: %s: %s",
+                self._thread_id,
+                what,
+                type(exc).__name__,
+                exc,
+            )
 
-@contextlib.contextmanager
-def _harmless(node: str = "") -> Iterator[None]:
-    """What can't be told is no reason for a turn to fail."""
-    try:
-        yield
-    except Exception as exc:
-        log.warning("what node %r wrote can't be told: %s: %s", node, type(exc).__name__, exc)
+
+def _standing(
+    found: CheckpointTuple | None,
+) -> tuple[Mapping[str, Any], Sequence[tuple[str, str, Any]]]:
+    """A checkpoint, and what tasks have written since; None: there is nothing yet."""
+    if found is None:
+        return {"channel_values": {}, "channel_versions": {}}, ()
+    return found.checkpoint, found.pending_writes or ()
 
 
 def _one(values: list[Any]) -> Any:

@@ -10,11 +10,13 @@ from workers.claimed import Claimed
 @dataclass(frozen=True, slots=True)
 class Received:
     """text: of the last message of the input, where that is a person's; None: nothing that
-    can be shown. said_as: its id in the conversation; the mail's where it came without one."""
+    can be shown. said_as: its id in the conversation; the mail's where it came without one.
+    now: told by this claim; an earlier one may have left out the text, or taken it back."""
 
     message_id: str
     text: str | None = None
     said_as: str = ""
+    now: bool = True
 
     @classmethod
     def of(cls, claimed: Claimed, channel: str) -> "Received":
@@ -25,7 +27,8 @@ class Received:
         name = claimed.message_id
         if said.get("role") != "user" or not said.get("text"):
             return cls(name)
-        return cls(name, said["text"], str(said["message_id"] or name))
+        now = not claimed.received
+        return cls(name, said["text"], str(said["message_id"] or name), now)
 
 
 def _data(given: Any) -> dict[str, Any]:

@@ -59,7 +59,7 @@ class Telling:
             full, channel = False, None
         self.events = Events(claim, slot.publisher, full, channel or "messages")
         self._transcript = Transcript(self.events, channel) if full else None
-        self.hearing = Hearing(self.events, self._transcript)
+        self.hearing = Hearing(claim.thread_id, self.events, self._transcript)
 
     def heard(self, config: dict[str, Any], graph: RegisteredGraph) -> dict[str, Any]:
         """The config with what makes a run of the graph heard."""

@@ -9,7 +9,7 @@ back at the turn's end.
 
 import threading
 import uuid
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from langchain_core.messages import BaseMessage, HumanMessage, RemoveMessage, convert_to_messages
@@ -46,27 +46,27 @@ class Transcript:
 
     # While nodes run
 
-    def named(self, value: Any, ns: str, given: bool) -> Any:
+    def with_ids(self, value: Any, ns: str, given: bool) -> Any:
         """What a task has written, as messages that have ids; ``given``: it came from outside.
         Lists and dicts of the node's own are left alone."""
         if ns:
             # Of a subgraph's channel only the name is known.
             for message in _messages(value):
-                _named(message)
+                _with_id(message)
             return value
         if isinstance(value, BaseMessage):
-            return _named(value)
+            return _with_id(value)
         if not isinstance(value, list | tuple | str | dict):
             return value
         # As add_messages does.
         listed = value if isinstance(value, list) else [value]
         made = convert_to_messages(listed)
-        if given and made and self._shows(made[-1]):
+        if given and made and self._is_received(made[-1]):
             taken = {m.id for m in (*made, *(self._state or ()))}
             if self._received.message_id not in taken:
                 made[-1].id = self._received.message_id
         for message in made:
-            _named(message)
+            _with_id(message)
         return made if any(a is not b for a, b in zip(made, listed, strict=True)) else value
 
     def writing(self, message_id: str) -> None:
@@ -77,7 +77,7 @@ class Transcript:
 
     def say(self, place: Place, message: BaseMessage, **more: Any) -> None:
         """A message is complete; told unless people know it as it is."""
-        name = str(_named(message).id)
+        name = str(_with_id(message).id)
         shown = _shown(message)
         with self._lock:
             if self._known.get(name) == shown:
@@ -125,14 +125,7 @@ class Transcript:
             return
         before = self._events.told_before() if self.channel is not None else []
         with self._lock:
-            self._state = self._messages(checkpoint)
-            self._pending = {}
-            for task_id, channel, value in pending:
-                if channel == self.channel:
-                    self._pending.setdefault(task_id, []).extend(_messages(value))
-            for task_id, found in self._pending.items():
-                for n, message in enumerate(found):
-                    message.id = message.id or f"{task_id}:{n}"
+            self._stand(checkpoint, pending)
             self._adopt(before)
 
     def saved(self, checkpoint: Mapping[str, Any], changed: Container[str], given: bool) -> None:
@@ -158,31 +151,46 @@ class Transcript:
             self._events.message(Place(), {"removed": name})
         if given:
             with self._lock:
-                order = self._order()
+                there = self._there()
+                if order := _order(there, self._page):
+                    self._page = dict.fromkeys([*there, *self._page])
             if order:
                 self._events.order(order)
 
     def corrections(self) -> list[tuple[str, dict[str, Any]]]:
-        """The last events of the turn, which make of what was told what the state has."""
+        """The last events of the turn, which make of what was told what the state has. They
+        may be refused, so nothing is noted here."""
         with self._lock:
             if self._state is None:
                 return []
-            there = self._there()
+            there, page = self._there(), dict(self._page)
             told: list[tuple[str, dict[str, Any]]] = []
-            for name in [n for n in self._page if n not in there]:
-                del self._page[name]
+            for name in [n for n in page if n not in there]:
+                del page[name]
                 told.append(("message", {"removed": name, **Place().data()}))
             for name, message in there.items():
-                if name in self._page and not self._differs(name, message):
+                if name in page and not self._differs(name, message):
                     continue
                 if (data := message_data(message)) is not None:
-                    self._page.setdefault(name)
+                    page.setdefault(name)
                     told.append(("message", data | Place().data()))
-            if order := self._order():
+            if order := _order(there, page):
                 told.append(("order", order))
             return told
 
     # Inside
+
+    def _stand(
+        self, checkpoint: Mapping[str, Any], pending: Iterable[tuple[str, str, Any]]
+    ) -> None:
+        self._state = self._messages(checkpoint)
+        self._pending = {}
+        for task_id, channel, value in pending:
+            if channel == self.channel:
+                self._pending.setdefault(task_id, []).extend(_messages(value))
+        for task_id, found in self._pending.items():
+            for n, message in enumerate(found):
+                message.id = message.id or f"{task_id}:{n}"
 
     def _adopt(self, before: Sequence[str]) -> None:
         """People know what there is; ``before``: ids told by attempts that were lost."""
@@ -190,14 +198,15 @@ class Transcript:
         self._known = {name: _shown(message) for name, message in there.items()}
         self._page = dict.fromkeys(there)
         if self._received.text is not None:
-            said = HumanMessage(self._received.text, id=self._received.said_as)
-            self._known.setdefault(self._received.said_as, _shown(said))
+            if self._received.now:
+                said = HumanMessage(self._received.text, id=self._received.said_as)
+                self._known.setdefault(self._received.said_as, _shown(said))
             self._page.setdefault(self._received.said_as)
         for name in before:
             self._page.pop(name, None)
             self._page[name] = None
 
-    def _shows(self, message: BaseMessage) -> bool:
+    def _is_received(self, message: BaseMessage) -> bool:
         """Whether it is the one of which `received` tells, and has no id of its own."""
         return self._received.text is not None and not message.id
 
@@ -217,17 +226,6 @@ class Transcript:
                     there.pop(str(message.id), None)
         return there
 
-    def _order(self) -> dict[str, Any] | None:
-        """Where the messages on the page follow each other otherwise than in the state: the ids
-        from there on, as the state has them."""
-        there = self._there()
-        ids, page = [*there], [name for name in self._page if name in there]
-        first = next((n for n, (a, b) in enumerate(zip(ids, page, strict=False)) if a != b), None)
-        if first is None or (len(ids) - first) * _ID > LARGEST:
-            return None
-        self._page = dict.fromkeys([*ids, *self._page])
-        return {"ids": ids[first:]}
-
     def _messages(self, checkpoint: Mapping[str, Any]) -> list[BaseMessage] | None:
         """None where the checkpoint alone does not tell them."""
         if self.channel is None:
@@ -238,7 +236,18 @@ class Transcript:
         return None if self.channel in checkpoint["channel_versions"] else []
 
 
-def _named(message: BaseMessage) -> BaseMessage:
+def _order(there: Collection[str], page: Iterable[str]) -> dict[str, Any] | None:
+    """Where the messages on the page follow each other otherwise than in the state, `there`:
+    the ids from there on, as the state has them."""
+    ids = [*there]
+    shown = [name for name in page if name in there]
+    first = next((n for n, (a, b) in enumerate(zip(ids, shown, strict=False)) if a != b), None)
+    if first is None or (len(ids) - first) * _ID > LARGEST:
+        return None
+    return {"ids": ids[first:]}
+
+
+def _with_id(message: BaseMessage) -> BaseMessage:
     """With an id, which the state then has too, as LangGraph keeps one that is there."""
     if not message.id:
         message.id = str(uuid.uuid4())

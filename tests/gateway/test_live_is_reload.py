@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from graphs.registry import Registry
 from producers import Fleet
 from tests.gateway.agui_turns import Working
 from tests.gateway.pages import Page
@@ -15,12 +16,16 @@ from tests.gateway.serving import Gateway
 from tests.gateway.shown import Shown
 from tests.graphs.showing import GATE
 from tests.harness import Database, eventually, registered_graphs
+from workers import shutdown
 from workers.drain import drain
+from workers.outcomes import Kind
 from workers.slot import Slot
+from workers.turn import Turn
 
 NAMES = (
     *("waits", "beside", "helped", "private", "stops", "redacts", "turns_round", "plain"),
     *("retried", "speaks_and_asks", "asks_beside", "counts", "forgets", "helped_first"),
+    "helped_beside",
 )
 
 
@@ -217,3 +222,60 @@ def test_a_worker_is_lost(
         assert database.value(claim) > lost
         page.completed()
         assert same(gateway, page) == texts
+
+
+def finished(page: Page) -> None:
+    """Waits for the good end of a turn, as an event."""
+    assert page.until("complete", "error")["type"] == "complete", page.frames[-1]
+
+
+def test_a_worker_leaves_before_the_first_step(
+    gateway: Gateway, slot: Slot, fleet: Fleet, database: Database
+) -> None:
+    """What was said is not in the state then, and is shown again once it is."""
+    with Page(gateway, "counts") as page:
+        thread = page.until("welcome")["thread_id"]
+        page.say("hi")
+        turn = Turn(slot, slot.claim(thread))
+        shutdown.hold(True)
+        try:
+            turn.run(None)
+        finally:
+            shutdown.hold(False)
+        assert turn.outcome.kind is Kind.DRAINED
+        drain(slot, thread)
+        finished(page)
+        assert same(gateway, page) == ["hi", "1 messages"]
+
+
+def test_a_worker_without_the_graph(
+    gateway: Gateway, slot: Slot, database: Database, tmp_path: Path
+) -> None:
+    """It can't tell what was said; the one that has the graph does."""
+    (tmp_path / "other").mkdir()
+    other = registered_graphs(tmp_path / "other", database, {"plain": "showing.py:plain"})
+    database.register(slot.settings.graphs_path)
+    stranger = Slot(slot.settings, Registry.load(other), "fleet")
+    with Page(gateway, "counts") as page:
+        thread = page.until("welcome")["thread_id"]
+        page.say("hi")
+        turn = Turn(stranger, stranger.claim(thread))
+        turn.run(None)
+        stranger.disconnect()
+        assert page.until("complete", "error")["code"] == "turn_incompatible"
+        database.fetch("UPDATE fleet.messages SET available_at = fleet.now()")
+        drain(slot, thread)
+        finished(page)
+        assert same(gateway, page) == ["hi", "1 messages"]
+
+
+def test_a_subgraph_begins(gateway: Gateway, working: Working) -> None:
+    """That is no input from outside: how messages follow each other is told at the end."""
+    with Page(gateway, "helped_beside") as page:
+        page.say("hi")
+        finished(page)
+        assert same(gateway, page) == ["hi", "slow", "fast", "at last"]
+        told = page.types()
+        assert told.count("order") == 1
+        said = [f.get("text") for f in page.frames]
+        assert told.index("order") > said.index("at last")

@@ -138,6 +138,7 @@ speaks_and_asks = _graph(_speaks_and_asks)
 asks_beside = _graph((_asks, _speaks))
 counts = _graph(_counts)
 forgets = _graph(_forgets)
+helped_beside = _graph((_says("slow", 0.3), _graph(_says("fast"))), _says("at last"))
 unnamed = _graph(
     lambda state: {"messages": [{"role": "assistant", "content": "noted"}]}, state=Unnamed
 )
