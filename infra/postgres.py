@@ -17,7 +17,7 @@ import os
 import weakref
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
@@ -45,12 +45,26 @@ _session_poolers: set[str] = set()
 _sessions: "weakref.WeakSet[psycopg.Connection[Any]]" = weakref.WeakSet()
 
 
-def connect(url: str, application_name: str, **kwargs: Any) -> psycopg.Connection[Any]:
+_Kind = TypeVar("_Kind", bound=psycopg.Connection[Any])
+
+
+@overload
+def connect(url: str, application_name: str, **kwargs: Any) -> psycopg.Connection[Any]: ...
+@overload
+def connect(url: str, application_name: str, kind: type[_Kind], **kwargs: Any) -> _Kind: ...
+def connect(
+    url: str,
+    application_name: str,
+    kind: type[psycopg.Connection[Any]] = psycopg.Connection,
+    **kwargs: Any,
+) -> psycopg.Connection[Any]:
     """Open a session in autocommit mode, named ``application_name`` in pg_stat_activity.
 
+    kind: of the connection. kwargs: psycopg's.
     Raises PostgresUnavailable when the server refuses, is too old or does not answer in 5 s,
     PoolerRefused when a session would not keep to one backend.
     """
+    kwargs["kind"] = kind
     conn = None
     if url not in _session_poolers:
         conn = _open_with_options(url, application_name, **kwargs)
@@ -111,7 +125,13 @@ def _open_with_options(
     return None
 
 
-def _open(url: str, application_name: str, options: str, **kwargs: Any) -> psycopg.Connection[Any]:
+def _open(
+    url: str,
+    application_name: str,
+    options: str,
+    kind: type[psycopg.Connection[Any]] = psycopg.Connection,
+    **kwargs: Any,
+) -> psycopg.Connection[Any]:
     try:
         given = str(conninfo_to_dict(url).get("options") or "")
         conninfo = make_conninfo(
@@ -125,7 +145,7 @@ def _open(url: str, application_name: str, options: str, **kwargs: Any) -> psyco
             tcp_user_timeout=15000,
             options=f"{given} {options}".strip() or None,
         )
-        conn = psycopg.connect(conninfo, autocommit=True, prepare_threshold=1, **kwargs)
+        conn = kind.connect(conninfo, autocommit=True, prepare_threshold=1, **kwargs)
         _sessions.add(conn)
     except psycopg.ProgrammingError:
         # Its text repeats the URL, with the password.

@@ -29,7 +29,7 @@ class Writer:
     ) -> None:
         self.thread_id = thread_id
         self._kept = kept
-        self._conn = database.connect()
+        self._conn = database.session()
         self._broker = broker.client
         self._number = database_of(broker.url)
         self.epoch = 0

@@ -21,6 +21,7 @@ import psycopg
 import redis
 
 from infra.devservers import Child, Stack
+from workers.session import Session
 
 T = TypeVar("T")
 
@@ -65,6 +66,10 @@ class Database:
     def connect(self, **kwargs: Any) -> psycopg.Connection[Any]:
         """A session in autocommit mode."""
         return psycopg.connect(self.url, autocommit=True, **kwargs)
+
+    def session(self) -> Session:
+        """As a slot has it."""
+        return Session.connect(self.url, autocommit=True)
 
     def fetch(self, sql: str, *args: Any) -> list[tuple[Any, ...]]:
         """Rows of one statement, on a session of its own."""

@@ -10,10 +10,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, LiteralString, TypeVar
+from typing import Any, TypeVar
 
 import psycopg
-from psycopg.types.json import Jsonb
 
 from graphs.control import Cancelled, ClaimLost, Control
 from graphs.ledger import Intent, Recorded, Result
@@ -21,7 +20,8 @@ from infra import metrics
 from infra.failpoints import failpoint
 from infra.sql import query
 from workers.buffer import WriteBuffer
-from workers.claimed import BARRIER, FINISH, Claimed, Reply, fetch
+from workers.claimed import BARRIER, FINISH, Claimed, Reply
+from workers.session import NOTHING, Call, Session, Then
 
 T = TypeVar("T")
 
@@ -55,8 +55,8 @@ class StateUnstorable(Control):
 class Claim:
     """One claim, from ``fleet.claim`` to ``fleet.finish``. Implements graphs.ledger.Turn."""
 
-    def __init__(self, conn: psycopg.Connection[Any], claimed: Claimed) -> None:
-        self.conn = conn
+    def __init__(self, session: Session, claimed: Claimed) -> None:
+        self.conn = session
         self.claimed = claimed
         self.buffer = WriteBuffer()
         self.lock = threading.RLock()
@@ -171,10 +171,13 @@ class Claim:
         end: dict[str, Any],
         following: dict[str, Any] | None,
         events: Sequence[list[Any]] = (),
+        then: Then = NOTHING,
     ) -> Claimed:
         """Commit the end of the turn with its last events, unlock, and claim what comes next.
 
-        A poisoned claim ends without the rows that were refused. Raises ClaimLost.
+        What is claimed may be given before the commit: see workers.session, which then does
+        what is to be done after it. A poisoned claim ends without the rows that were refused.
+        Raises ClaimLost.
         """
         with self.lock:
             if self.lost:
@@ -187,25 +190,35 @@ class Claim:
             rows, blob = self.buffer.render()
             c = self.claimed
             failpoint("turn.before_unlock", self.place)
-            reply = self._execute(
-                Claimed,
-                FINISH,
-                (
-                    c.thread_id,
-                    c.checkpoint_thread,
-                    c.epoch,
-                    c.generation,
-                    Jsonb(rows),
-                    blob,
-                    Jsonb(end),
-                    None if following is None else Jsonb(following),
-                ),
-                "end",
-                len(blob),
+            args = (
+                c.thread_id,
+                c.checkpoint_thread,
+                c.epoch,
+                c.generation,
+                rows,
+                blob,
+                end,
+                following,
             )
+            then = Then(partial(self._ended, then.made), then.lost)
+            reply = self._execute(FINISH, args, "end", len(blob), then)
             self.close()
-            failpoint("turn.after_commit", self.place)
+            if reply.result != "claimed" or reply.thread_id == c.thread_id:
+                # Nobody to wait for it, or one whose events come after this one's.
+                self.settle()
             return reply
+
+    def _ended(self, made: Callable[[], None]) -> None:
+        failpoint("turn.after_commit", self.place)
+        made()
+
+    def settle(self) -> None:
+        """Wait for the commit that the claim came with. Raises ClaimLost."""
+        try:
+            self.conn.settle()
+        except psycopg.Error as exc:
+            self._poison = ClaimLost(str(exc).strip())
+            raise self._poison from exc
 
     # Inside
 
@@ -218,14 +231,11 @@ class Claim:
             self._keys -= {r.effect_key for r in self.buffer.results.values() if r.effect_key}
             if intent is not None:
                 held = intent.effect_key in self._keys
-                body = Jsonb(
-                    {"held": held} | {name: getattr(intent, name) for name in Intent.__slots__}
-                )
+                body = {"held": held} | {name: getattr(intent, name) for name in Intent.__slots__}
             before, after = _FLUSH if intent is None else _INTENT
             place = partial(self._place_of, intent)
             failpoint(before, place)
             reply = self._execute(
-                Reply,
                 BARRIER,
                 (
                     c.thread_id,
@@ -233,7 +243,7 @@ class Claim:
                     c.epoch,
                     c.generation,
                     c.seq,
-                    Jsonb(rows),
+                    rows,
                     blob,
                     body,
                 ),
@@ -251,12 +261,15 @@ class Claim:
         return self.place() if intent is None else f"{self.place()}/{intent.name}"
 
     def _execute(
-        self, kind: type[T], query: LiteralString, args: Any, purpose: str, size: int
+        self, call: Call[T], args: Sequence[Any], purpose: str, size: int, then: Then | None = None
     ) -> T:
         """``purpose``, ``size`` in bytes: for the metrics."""
         started = time.monotonic()
         try:
-            row = fetch(self.conn, kind, query, args)
+            if then is None:
+                row = self.conn.call(call, args)
+            else:
+                row = self.conn.call_ahead(call, args, then)
         except psycopg.Error as exc:
             if self.conn.closed or exc.sqlstate == "FL001":
                 self._poison = ClaimLost(str(exc).strip() or type(exc).__name__)

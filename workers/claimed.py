@@ -1,14 +1,10 @@
 """The SQL calls of a turn (infra/sql/functions), each one round trip, and what they give."""
 
 from dataclasses import dataclass
-from typing import Any, LiteralString, TypeVar
-
-import psycopg
-from psycopg.rows import tuple_row
+from typing import Any, LiteralString
 
 from producers.messages import checkpoint_thread_id
-
-T = TypeVar("T")
+from workers.session import Call, Session
 
 # Columns by name and in the order of the fields below: newer releases may add others.
 _CLAIMED: LiteralString = """
@@ -17,12 +13,6 @@ _CLAIMED: LiteralString = """
         checkpoint, checkpoint_id, parent_checkpoint_id, metadata, channel_values, pending_writes,
         fleet.earlier(), extract(epoch FROM fleet.now())::float8
     FROM """
-_CLAIM: LiteralString = _CLAIMED + "fleet.claim(%s, %s, %s)"
-_CLAIM_NEXT: LiteralString = _CLAIMED + "fleet.claim_next(%s, %s, %s, %s)"
-FINISH: LiteralString = _CLAIMED + "fleet.finish(%s, %s, %s, %s, %b, %b, %b, %b)"
-BARRIER: LiteralString = """
-    SELECT stop, state, attempts, args_hash, result_type, result, error, age, first_age
-    FROM fleet.barrier(%s, %s, %s, %s, %s, %b, %b, %b)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,24 +81,35 @@ class Reply:
     first_age: float | None
 
 
-def claim(conn: psycopg.Connection[Any], thread_id: str, owner: str, max_crashes: int) -> Claimed:
+_CLAIM = Call("claim", Claimed, _CLAIMED + "fleet.claim($1, $2, $3)", ["text", "text", "int4"])
+_CLAIM_NEXT = Call(
+    "claim_next",
+    Claimed,
+    _CLAIMED + "fleet.claim_next($1, $2, $3, $4)",
+    ["text", "text", "text", "int4"],
+)
+#: fleet.finish (infra/sql/functions/finish.sql).
+FINISH = Call(
+    "finish",
+    Claimed,
+    _CLAIMED + "fleet.finish($1, $2, $3, $4, $5, $6, $7, $8)",
+    ["text", "text", "int8", "int4", "jsonb", "bytea", "jsonb", "jsonb"],
+)
+#: fleet.barrier (infra/sql/functions/barrier.sql).
+BARRIER = Call(
+    "barrier",
+    Reply,
+    """SELECT stop, state, attempts, args_hash, result_type, result, error, age, first_age
+    FROM fleet.barrier($1, $2, $3, $4, $5, $6, $7, $8)""",
+    ["text", "text", "int8", "int4", "int8", "jsonb", "bytea", "jsonb"],
+)
+
+
+def claim(session: Session, thread_id: str, owner: str, max_crashes: int) -> Claimed:
     """Claim the thread by name, or say why not in ``result``."""
-    return fetch(conn, Claimed, _CLAIM, (thread_id, owner, max_crashes))
+    return session.call(_CLAIM, (thread_id, owner, max_crashes))
 
 
-def claim_next(
-    conn: psycopg.Connection[Any], queue: str, tenant: str, owner: str, max_crashes: int
-) -> Claimed:
+def claim_next(session: Session, queue: str, tenant: str, owner: str, max_crashes: int) -> Claimed:
     """Claim the next due mail of the queue, a tenant after ``tenant`` first."""
-    return fetch(conn, Claimed, _CLAIM_NEXT, (queue, tenant, owner, max_crashes))
-
-
-def fetch(conn: psycopg.Connection[Any], kind: type[T], query: LiteralString, args: Any) -> T:
-    """The one row of a call, prepared; raises psycopg.Error."""
-    row = (
-        conn.cursor(binary=True, row_factory=tuple_row)
-        .execute(query, args, prepare=True)
-        .fetchone()
-    )
-    assert row is not None
-    return kind(*row)
+    return session.call(_CLAIM_NEXT, (queue, tenant, owner, max_crashes))

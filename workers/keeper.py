@@ -89,6 +89,7 @@ class Keeper:
             with claim.lock:
                 if self._watch is not watch:
                     return
+                claim.settle()
                 if watch.flushes and claim.buffer.age() >= self._flush_after:
                     claim.flush()
                 elif claim.silence() > self._pulse_interval:

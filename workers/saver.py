@@ -191,6 +191,7 @@ class FleetSaver(PostgresSaver):
 
     def _require(self, thread_id: str) -> None:
         self.claim.require_open()
+        self.claim.settle()
         if thread_id != self.claim.claimed.checkpoint_thread:
             raise ValueError(
                 f"the claim on {self.claim.claimed.checkpoint_thread!r} cannot write thread "

@@ -14,10 +14,8 @@ from collections import deque
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
-import orjson
 import psycopg
 from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
-from psycopg.types.json import set_json_dumps, set_json_loads
 
 from graphs.registry import RegisteredGraph, Registry
 from infra.failpoints import failpoint, on_disconnect
@@ -30,6 +28,7 @@ from workers.claimed import Claimed, claim, claim_next
 from workers.keeper import Keeper
 from workers.made import MadeGraphs
 from workers.publisher import publisher
+from workers.session import Session
 from workers.store import LentStore
 
 log = logging.getLogger("fleet.slot")
@@ -61,7 +60,7 @@ class Slot:
         self.broker = broker(settings.require_redis())
         self.publisher = publisher(settings)
         self.tenant = ""
-        self._conn: psycopg.Connection[Any] | None = None
+        self._conn: Session | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._store = LentStore(
             settings.require_postgres(), self.owner, registry.store.ttl, registry.store_index
@@ -73,15 +72,14 @@ class Slot:
         """The graph for a run with this config. Raises RegistryError."""
         return self.graphs.get(name, config)
 
-    def connection(self) -> psycopg.Connection[Any]:
+    def connection(self) -> Session:
         """The slot's session; opened anew when the last one was lost, never inside a turn."""
         if self._conn is None or self._conn.closed:
             failpoint("slot.before_connect", self._place)
-            self._conn = connect(self.settings.require_postgres(), f"fleet-slot {self.owner}"[:63])
+            self._conn = connect(
+                self.settings.require_postgres(), f"fleet-slot {self.owner}"[:63], Session
+            )
             failpoint("slot.after_connect", self._place)
-            # Claims, barriers and ends are JSON both ways; ours is all JSON-safe by then.
-            set_json_dumps(orjson.dumps, self._conn)
-            set_json_loads(orjson.loads, self._conn)
         return self._conn
 
     def _place(self) -> str:

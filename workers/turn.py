@@ -32,6 +32,7 @@ from workers.head import channels_below
 from workers.leftovers import leftovers, newest_worker
 from workers.outcomes import Kind, Outcome, backoff, end, give_up, too_new
 from workers.runs import Run
+from workers.session import Then
 from workers.slot import Slot
 from workers.streaming import Telling
 from workers.supersteps import Supersteps, place
@@ -242,9 +243,16 @@ class Turn:
         """Write the end, and tell of it once it is there."""
         corrections = self.telling.hearing.corrections
         last = self.telling.events.closing(written, self.outcome.kind, corrections)
-        reply = self.claim.finish(written, following, last)
-        self.telling.events.publish(last)
-        return reply
+        then = Then(partial(self.telling.events.publish, last), self._end_lost)
+        return self.claim.finish(written, following, last, then)
+
+    def _end_lost(self) -> None:
+        self.slot.keeper.excuses.owe(self.claim)
+        log.warning(
+            "the session was lost at the end of the turn of %s: where it was not committed, "
+            "the sweep hands the message on",
+            self.claimed.thread_id,
+        )
 
     def _ending(self, outcome: Outcome) -> dict[str, Any]:
         """What ``fleet.finish`` is to write for this outcome, which becomes the turn's."""

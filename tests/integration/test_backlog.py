@@ -26,7 +26,7 @@ QUESTION = {
 
 @pytest.fixture
 def conn(database: Database) -> Iterator[psycopg.Connection[Any]]:
-    with database.connect() as conn:
+    with database.session() as conn:
         yield conn
 
 

@@ -19,13 +19,13 @@ NEXT = {"owner": "me", "max_crashes": 3, "queue": "fleet", "tenant": ""}
 
 @pytest.fixture
 def conn(database: Database) -> Iterator[psycopg.Connection[Any]]:
-    with database.connect() as conn:
+    with database.session() as conn:
         yield conn
 
 
 @pytest.fixture
 def other(database: Database) -> Iterator[psycopg.Connection[Any]]:
-    with database.connect() as conn:
+    with database.session() as conn:
         yield conn
 
 
@@ -82,7 +82,7 @@ def test_a_second_claim_finds_the_thread_busy(conn: Any, other: Any) -> None:
 
 def test_a_claim_dies_with_its_session(database: Database, other: Any) -> None:
     """The lock goes with the connection, and the next claim has a higher epoch."""
-    with database.connect() as first:
+    with database.session() as first:
         accept(first, "A", "m1")
         before = take(first, "A")
     again = take_over(other, "A")
@@ -95,7 +95,7 @@ def test_an_older_epoch_writes_nothing(database: Database, conn: Any) -> None:
     accept(conn, "A", "m1")
     zombie = Claim(conn, take(conn, "A"))
     conn.execute("SELECT pg_advisory_unlock_all()")
-    with database.connect() as second:
+    with database.session() as second:
         take(second, "A")
         zombie.note(Result("r1", "done", None, None, 1, None))
         with pytest.raises(ClaimLost):
@@ -243,7 +243,7 @@ def test_a_message_that_kills_is_quarantined(database: Database, conn: Any) -> N
     accept(conn, "A", "m1")
     finish(Claim(conn, take(conn, "A")), Kind.RELEASED)
     for _ in range(3):
-        with database.connect() as victim:
+        with database.session() as victim:
             assert take_over(victim, "A").result == "claimed"
     assert take_over(conn, "A").result == "dead"
     assert status(conn, "A") == [(1, "dead", 3)]
@@ -322,7 +322,7 @@ def test_a_restart_drops_what_came_before(conn: Any) -> None:
 def test_a_producer_s_open_transaction_holds_up_no_turn(conn: Any, database: Database) -> None:
     """Mail accepted but not committed is invisible, and neither claim nor end waits for it."""
     accept(conn, "A", "m1")
-    with database.connect() as producer:
+    with database.session() as producer:
         producer.execute("BEGIN")
         accept(producer, "A", "m2", kind="input")
         conn.execute("SET statement_timeout = '2 s'")

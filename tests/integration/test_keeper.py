@@ -32,7 +32,7 @@ def keeper(monkeypatch: pytest.MonkeyPatch) -> Keeper:
 
 @pytest.fixture
 def conn(database: Database) -> Iterator[psycopg.Connection[Any]]:
-    with database.connect() as conn:
+    with database.session() as conn:
         yield conn
 
 

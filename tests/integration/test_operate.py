@@ -31,7 +31,7 @@ A = "refund:A"
 
 @pytest.fixture
 def conn(database: Database) -> Iterator[psycopg.Connection[Any]]:
-    with database.connect() as conn:
+    with database.session() as conn:
         yield conn
 
 
@@ -172,7 +172,7 @@ def test_an_attempt_under_way_is_no_crash(fleet: Fleet, conn: Any, database: Dat
         return [m.crashes for m in fleet.status(thread).messages]
 
     thread = submitted(fleet)
-    with database.connect() as other:
+    with database.session() as other:
         taken = take(other, "A")
         assert (taken.crashes, crashes()) == (1, [0])
     eventually(lambda: crashes() == [1])
@@ -494,7 +494,7 @@ def test_an_answer_that_is_being_accepted_is_called_off_too(
     thread = submitted(fleet)
     ask(database, thread, "q1")
     ask(database, thread, "q2")
-    with database.connect() as producer, ThreadPoolExecutor(1) as pool:
+    with database.session() as producer, ThreadPoolExecutor(1) as pool:
         answer = {"kind": "answer", "question_id": "q1", "payload": {"value": "approved"}}
         with producer.transaction():
             assert accept(producer, "A", "m2", **answer)["outcome"] == "accepted"
@@ -527,11 +527,11 @@ def test_a_restart_that_was_accepted_before_the_doubt_waits_for_it(
 ) -> None:
     """A worker that dies with an effect under way: its turn goes on first, unless it was forced."""
     submitted(fleet)
-    with database.connect() as dying:
+    with database.session() as dying:
         held = Claim(dying, take(dying, "A"))
         fleet.submit("refund", "A", INPUT, message_id="m2", on_existing="restart", force=forced)
         held.intend(intent())
-    with database.connect() as conn:
+    with database.session() as conn:
         held = Claim(conn, take_over(conn, "A"))
         assert held.claimed.message_id == ("m2" if forced else "m1")
         assert held.claimed.generation == (2 if forced else 1)
@@ -656,7 +656,7 @@ def test_the_sweep_leaves_paused_mail_alone(
     """Overdue or an orphan: it is woken for when the graph is resumed."""
     submitted(fleet, "A")
     submitted(fleet, "B")
-    with database.connect() as victim:
+    with database.session() as victim:
         take(victim, "A")
         fleet.pause("refund")
     eventually(lambda: free(conn, A))

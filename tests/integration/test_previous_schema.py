@@ -46,7 +46,7 @@ def database(empty_database: Database, graphs: list[Any]) -> Database:
 
 @pytest.fixture
 def old(database: Database) -> Iterator["OldSession"]:
-    with database.connect() as conn:
+    with database.session() as conn:
         yield OldSession(conn)
 
 
@@ -117,7 +117,7 @@ RESULT = {"results": [["r1", "done", None, None, None, None, 1]]}
 def test_a_worker_does_not_start_before_the_migration(database: Database) -> None:
     """It names what is missing and the command."""
     assert since(), f"{NEWEST} is the newest: see tests/schemas/README.md"
-    with database.connect() as conn, pytest.raises(MigrationsMissing, match="fleet migrate") as e:
+    with database.session() as conn, pytest.raises(MigrationsMissing, match="fleet migrate") as e:
         migrations.require_migrated(conn)
     assert all(name in str(e.value) for name in since() if not name.endswith(".post.sql"))
 
@@ -217,7 +217,7 @@ def test_a_thread_of_an_old_worker_that_dies_is_ended_by_a_new_one(
 ) -> None:
     """Claimed before the migration and never let go; the new worker has it from the start."""
     order = shop.new_order()
-    with database.connect() as conn:
+    with database.session() as conn:
         dying = OldSession(conn)
         dying.submit(order)
         assert dying.claim(order)["result"] == "claimed"

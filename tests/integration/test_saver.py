@@ -71,7 +71,7 @@ def build() -> StateGraph[State, None, State, State]:
 
 @pytest.fixture
 def conn(database: Database) -> Iterator[psycopg.Connection[Any]]:
-    with database.connect() as conn:
+    with database.session() as conn:
         yield conn
 
 

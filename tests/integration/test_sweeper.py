@@ -20,7 +20,7 @@ from workers.sweeper import Sweeper
 
 @pytest.fixture
 def conn(database: Database) -> Iterator[psycopg.Connection[Any]]:
-    with database.connect() as conn:
+    with database.session() as conn:
         yield conn
 
 
@@ -44,7 +44,7 @@ def test_an_orphan_is_woken_at_once(
     accept(conn, "A", "m1")
     accept(conn, "B", "m1")
     take(conn, "B")
-    with database.connect() as victim:
+    with database.session() as victim:
         take(victim, "A")
         assert sweeper.tick()["orphans"] == 0
     assert eventually(lambda: sweeper.tick()["orphans"]) == 1
@@ -56,7 +56,7 @@ def test_one_orphan_is_not_woken_at_every_tick(
 ) -> None:
     """The interval grows, so that a dead fleet's queue does not fill up."""
     accept(conn, "A", "m1")
-    with database.connect() as victim:
+    with database.session() as victim:
         take(victim, "A")
     eventually(lambda: sweeper.tick()["orphans"])
     for _ in range(5):
@@ -70,7 +70,7 @@ def test_an_orphan_is_woken_again_while_the_queue_holds_no_more_than_twice_its_d
     """Where workers die by the dozen, the first wake-up may lie in the queue for long."""
     sweeper.waker.orphaned = Calls(0.0)
     accept(conn, "A", "m1")
-    with database.connect() as victim:
+    with database.session() as victim:
         take(victim, "A")
     eventually(lambda: sweeper.tick()["orphans"])
     push(broker.client, [Wake("fleet", "refund:B", NO_LIMIT)] * 31)
@@ -90,7 +90,7 @@ def test_who_does_not_lead_wakes_for_its_own_orphans_only(
 ) -> None:
     """The leader sees to the others: two wake-ups for each would be one too many."""
     accept(conn, "A", "m1")
-    with database.connect() as victim:
+    with database.session() as victim:
         take(victim, "A")
     candidate = Sweeper(get_settings(), "other@test", ["fleet"], 2, "prefork")
     assert eventually(lambda: candidate.session.run("orphans", {"owner": ""}))
@@ -106,7 +106,7 @@ def test_a_look_at_its_own_orphans_makes_it_forget_no_other(
 ) -> None:
     """A lead that is lost and won again wakes nobody once more."""
     accept(conn, "A", "m1")
-    with database.connect() as victim:
+    with database.session() as victim:
         take(victim, "A")
     eventually(lambda: sweeper.tick()["orphans"])
     assert sweeper.waker.wake_orphans("w@test:") == 0
@@ -154,7 +154,7 @@ def test_a_hung_turn_loses_its_backend(sweeper: Sweeper, database: Database, con
     """Without progress for the turn's timeout, lock and writes end with the session."""
     accept(conn, "A", "m1")
     accept(conn, "B", "m1")
-    with database.connect() as hung, database.connect() as busy:
+    with database.session() as hung, database.session() as busy:
         take(hung, "A")
         conn.execute("SELECT fleet.move_clock('601 s')")
         Claim(busy, take(busy, "B")).check()
@@ -217,7 +217,7 @@ def test_a_thread_that_loses_its_next_worker_too_is_woken_at_once(
     """The growing interval is one claim's, not the thread's."""
     accept(conn, "A", "m1")
     for _ in range(2):
-        with database.connect() as victim:
+        with database.session() as victim:
             take_over(victim, "A")
         eventually(lambda: sweeper.tick()["orphans"])
     assert woken(broker) == ["refund:A", "refund:A"]

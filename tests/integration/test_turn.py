@@ -174,7 +174,7 @@ def unruly(shop: Shop, settings_env: None, tmp_path: Path, database: Database) -
     file = tmp_path / "langgraph.json"
     file.write_text(json.dumps({"graphs": {n: f"{UNRULY}:{n}" for n in names}}))
     registry = Registry.load(file)
-    with database.connect() as conn:
+    with database.session() as conn:
         register_graphs(conn, registry.described())
     # What is to be tried again is not due at once, by chance, while the same drain goes on.
     patient = get_settings().model_copy(update={"backoff_base": 3600.0, "backoff_max": 3600.0})

@@ -19,7 +19,7 @@ INTENT = Intent("fr_1", "pay", "resend", "hash", None)
 
 @pytest.fixture
 def conn(database: Database) -> Iterator[psycopg.Connection[Any]]:
-    with database.connect() as conn:
+    with database.session() as conn:
         yield conn
 
 
