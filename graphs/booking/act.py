@@ -103,13 +103,10 @@ def _free_rooms(view: View, slots: Slots, slot: Slot) -> dict[str, Any]:
 
 
 def _with(slots: Slots, said: dict[str, Any]) -> Slots:
-    """A half of the day is for an hour that is still to be said: another one asks for it anew."""
-    merged = {**slots, **said}
-    if "start" in said or "half" not in said:
-        gone = "half" if "start" in merged else None
-    else:
-        gone = "start"
-    return {n: value for n, value in merged.items() if n != gone}  # type: ignore[return-value]
+    """A half of the day alone asks for the hour anew; an hour alone is of no half any more."""
+    alone = {"start", "half"} & said.keys()
+    gone = {"start", "half"} - alone if len(alone) == 1 else set()
+    return {n: v for n, v in {**slots, **said}.items() if n not in gone}  # type: ignore[return-value]
 
 
 def _without(slots: Slots, name: str) -> dict[str, Any]:

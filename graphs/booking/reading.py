@@ -15,6 +15,7 @@ _NUMBER = re.compile(r"(?:about |around |大概|大约|约)?\(?(\d+)\s*(?:个|,?
 _ALL_DAY = re.compile(r"\ball[ -]day\b|\b(?:whole|entire|full) day\b|[全整]天")
 #: All day, where rooms are for work.
 _WORK = ("09:00", "18:00")
+_DAY = 24 * 60
 #: Characters that are read; whoever writes more has said it by then.
 _LONGEST = 1000
 #: A number of nothing here.
@@ -69,18 +70,20 @@ def _slots(text: str, now: datetime, known: Slots) -> Slots:
     slots, text = find_shift(text, known, now)
     minutes, text = times.find_minutes(text)
     begin, half = known.get("start"), times.half_of_day(text)
+    night = _night(known)
+    meant = night[1] if night else begin
     day, text = find_date(text, now.date())
     hint = half if half or begin else known.get("half")
-    start, end, text = times.find_span(text, hint, begin)
+    start, end, text = times.find_span(text, hint, meant)
     people, text = words.find_people(text)
     if _ALL_DAY.search(text):
         start = start or _WORK[0]
         end = _WORK[1] if start < _WORK[1] else end
     if day is not None:
-        slots["date"] = still_to_come(day, start or begin, now)
+        slots["date"] = still_to_come(day, start or meant, now)
     if start is not None:
         slots["start"] = start
-    elif half and "start" not in slots and not (begin and times.in_half(begin, half)):
+    elif half and "start" not in slots and not (meant and times.in_half(meant, half)):
         slots["half"] = half
     if start is not None and end is not None:
         minutes = (times.minute_at(end) - times.minute_at(start)) % LONGEST
@@ -91,21 +94,43 @@ def _slots(text: str, now: datetime, known: Slots) -> Slots:
     equipment = words.find_equipment(text)
     if equipment is not None:
         slots["equipment"] = equipment
-    return _by_the_calendar(slots, known)
+    return by_the_calendar(slots, known)
 
 
-def _by_the_calendar(slots: Slots, known: Slots) -> Slots:
-    """Twelve at night is the next day's 00:00; of no day, only the night is known."""
-    start, day = slots.get("start", ""), slots.get("date") or known.get("date")
+def by_the_calendar(slots: Slots, known: Slots) -> Slots:
+    """Twelve at night is the next day's 00:00; of no day, only the night is known. What is known
+    of such a night stays what was meant: "on Friday" is its night, and "at 11 at night" of the
+    day before."""
+    start, day, night = slots.get("start", ""), slots.get("date"), _night(known)
+    if night is not None and day is not None and "half" not in slots:
+        start = start or night[1]
+    if night is not None and day is None and times.in_half(start, "night"):
+        day = night[0]
+        slots = {**slots, "date": day} if day else slots
     if start < "24:00":
         return slots
     left = cast(Slots, {name: value for name, value in slots.items() if name != "start"})
-    try:
-        after = date.fromisoformat(day or NO_DAY) + timedelta(days=1)
-    except (ValueError, OverflowError):
+    after = _days_on(day or known.get("date"), 1)
+    if after is None:
         return {**left, "half": "night"}
-    clock = times.clock_text(times.minute_at(start) - 24 * 60)
-    return {**left, "date": after.isoformat(), "start": clock}
+    clock = times.clock_text(times.minute_at(start) - _DAY)
+    return {**left, "date": after, "start": clock, "half": "night"}
+
+
+def _night(known: Slots) -> tuple[str | None, str] | None:
+    """(the day, the hour from 24:00 on) that were meant, where the calendar has another day."""
+    start = known.get("start", "none")
+    if known.get("half") != "night" or start >= "01:00":
+        return None
+    return _days_on(known.get("date"), -1), times.clock_text(times.minute_at(start) + _DAY)
+
+
+def _days_on(day: str | None, days: int) -> str | None:
+    """None: the calendar has none."""
+    try:
+        return (date.fromisoformat(day or NO_DAY) + timedelta(days=days)).isoformat()
+    except (ValueError, OverflowError):
+        return None
 
 
 def still_to_come(named: Named, start: str | None, now: datetime) -> str:

@@ -2,14 +2,14 @@
 
 import uuid
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 
 from graphs.booking import texts, tools
 from graphs.booking.dates import Named
 from graphs.booking.plaintext import normalised
-from graphs.booking.reading import Reading, names_any_week, read, still_to_come
+from graphs.booking.reading import Reading, by_the_calendar, names_any_week, read, still_to_come
 from graphs.booking.state import Candidate, Slots
 from graphs.booking.times import bare_hour
 from graphs.booking.view import View, text_of
@@ -53,14 +53,14 @@ def _changes(view: View, reading: Reading) -> Slots:
         if asked == ["people"]:
             changes["people"] = reading.number
         elif asked == ["start"] and (hour := bare_hour(reading.number, view.slots.get("half"))):
-            changes["start"] = hour
+            changes = by_the_calendar({**changes, "start": hour}, view.slots)
     if "start" in changes and "date" not in changes and _is_any_weeks(view):
         named = Named(view.now.date(), weekly=True)
         changes["date"] = still_to_come(named, changes["start"], view.now)
     if view.phase == "COLLECTING_SLOTS":
         return changes
     known: dict[str, Any] = {**view.slots}
-    return cast(Slots, {n: v for n, v in changes.items() if known.get(n) != v})
+    return changes if any(known.get(n) != v for n, v in changes.items()) else {}
 
 
 def _is_any_weeks(view: View) -> bool:

@@ -53,7 +53,7 @@ def _shifted(kind: str, minutes: int, known: Slots, now: datetime) -> Slots:
         return _from_now(minutes, now)
     if kind in ("longer", "shorter"):
         length = known.get("minutes", LENGTH) + (minutes if kind == "longer" else -minutes)
-        return {"minutes": length} if 0 < length <= LONGEST else {}
+        return {"minutes": min(length, LONGEST + 1)} if length > 0 else {}
     if "start" not in known:
         return {}
     start = minute_at(known["start"]) + (minutes if kind == "later" else -minutes)

@@ -28,7 +28,8 @@ MOST_PEOPLE = 999_999
 
 class Slots(TypedDict, total=False):
     """What is wanted; a name that is not there has not been said. ``half``: of the day, while
-    the hour has not been said."""
+    the hour has not been said; beside a start it is ``"night"``, and tells that the date is the
+    day after the one that was meant: twelve at night is the next day's 00:00."""
 
     date: str
     half: Half

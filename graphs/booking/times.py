@@ -31,6 +31,7 @@ _SPOKEN = re.compile(
     r"\b(?P<part>half past|quarter past|quarter to)\s+(?P<hour>\d{1,2})(?:\s*" + _AMPM + ")?"
 )
 _NOON = re.compile(r"\b(?:noon|midday)\b|中午(?!\s*\d{1,2}\s*[点时:])|正午")
+_MIDNIGHT = re.compile(r"(?P<midnight>\bmidnight\b|午夜(?!\s*\d))")
 #: "from 8 to 10 people" is no time.
 _COUNTED = (
     r"\s*(?:个?人|位|名|(?:people|persons?|ppl|pax|attendees|participants|guests|folks"
@@ -223,7 +224,9 @@ def _end(start: str | None, clock: Clock) -> str | None:
 
 
 def bare_hour(number: int, half: str | None = None) -> str | None:
-    """What a mere number says as an answer to "when?"."""
+    """What a mere number says as an answer to "when?"; twelve at night is "24:00"."""
+    if half == "night" and number == 12:
+        return clock_text(_DAY)
     at = minute_of(_phrase(str(number), "00", half)) if number > 0 else None
     return None if at is None else clock_text(at)
 
@@ -244,7 +247,7 @@ def _with_ends(found: "re.Match[str]") -> str:
 def _first_clock(text: str, hint: str | None) -> tuple[Clock, int, int] | None:
     """The first time of day, with where it begins and ends."""
     best: tuple[Clock, int, int] | None = None
-    for form in (_HAN_CLOCK, _HAN_COLON, _SPOKEN, _ENGLISH_CLOCK, _COLON, _BARE, _NOON):
+    for form in (_HAN_CLOCK, _HAN_COLON, _SPOKEN, _ENGLISH_CLOCK, _COLON, _BARE, _NOON, _MIDNIGHT):
         for found in form.finditer(text):
             clock = _clock(found, hint)
             # The longer reading of one place wins: "下午2:30" over "2:30".
@@ -264,6 +267,8 @@ def _clock(found: "re.Match[str]", hint: str | None) -> Clock | None:
         half = f"{ampm[0]}.m."
     hour = given.get("hour") or given.get("told")
     minute = given.get("minute") or _PARTS.get(part, "00")
+    if given.get("midnight"):
+        return Clock(_DAY, True)
     if half == "night" and hour == "12" and part != "quarter to" and int(minute) < 60:
         # The parser knows no hour of the next day.
         return Clock(_DAY + int(minute), True)

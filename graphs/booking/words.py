@@ -32,9 +32,11 @@ _EQUIPMENT = {
     "tv": re.compile(r"\btv\b|\bscreen\b|电视|屏幕|显示屏"),
 }
 _WITHOUT = re.compile(
-    r"(?:\b(?:no|without|remove|drop|(?:not?|don't|no longer) (?:need|want))(?: (?:a|the|any))?"
-    r"|不要|不用|不需要|去掉)\s*$"
+    r"(?:\b(?:no|without|remove|drop|(?:not?|don't|no longer) (?:need|want)(?: for)?)"
+    r"(?: (?:a|the|any))?|不要|不用|不需要|去掉)\s*$"
 )
+#: And with no "don't" before it.
+_CALLED_OFF = re.compile(r"(?:\bcancel(?: (?:a|the|any))?|取消)\s*$")
 _ORDINALS = {
     "first": 1, "1st": 1, "second": 2, "2nd": 2, "third": 3, "3rd": 3, "fourth": 4, "4th": 4,
     "fifth": 5, "5th": 5, "last": -1,
@@ -65,9 +67,11 @@ _YES = (
     r"|sounds good|looks good|book|go ahead|do it|approved?|accept(?:ed)?"
     r"|(?:就|要)?(?:这|那)1?[个间]|就它|好|可以|确认|确定|是|行|对|没问题|同意|预[订定]|订|定下来"
 )
+#: Alone it may be said of what was offered.
+_NOT_NEEDED = r"not? (?:need|want)(?:ed)?"
 _NO = (
     r"no|nope|n|not|don't|reject(?:ed)?|false|none(?: of (?:them|these))?|neither"
-    r"|不|不行|不是|不对|不要|不用|不好|不可以|都不(?:行|要|好)|否"
+    rf"|{_NOT_NEEDED}|不|不行|不是|不对|不要|不用|不好|不可以|都不(?:行|要|好)|否"
 )
 _OTHER = (
     r"(?:an|the )?other(?: room)?|something else|different(?: room)?|change(?: room)?"
@@ -75,7 +79,7 @@ _OTHER = (
 )
 _STOP = (
     r"cancel(?:led)?|never ?mind|forget(?: about)?|stop|exit|quit|abort"
-    r"|(?:i (?:don't|do not) |not? (?:longer )?)(?:need|want)(?:ed)?"
+    r"|(?:i (?:don't|do not)|not? longer) (?:need|want)(?:ed)?|not? (?:need|want)ed any ?more"
     r"|取消|算了|不订|不定|不预订|不需要|放弃|退出"
 )
 #: Before a stop: a wish or a complaint, and no "don't".
@@ -85,21 +89,19 @@ _PRESSING = (
 )
 #: No yes, no or stop is longer; and the patterns take their time over what is.
 _LONGEST = 60
+_KEEP = re.compile(
+    # "为什么不取消", "还没取消吗" and "不得不取消" are for it.
+    r"(?<!为什么)(?<!为啥)(?<!怎么)(?<!还)(?<!要)(?<!不[得能可])"
+    r"(?:别|没有?|无需|不(?:是|要|用|想|必|需要|应该|打算)?)(?:先|再|急着)?取消(?!不)"
+    r"|\b(?:don'?t|do not|didn'?t|no need to)(?: (?:want|mean|wish)(?: to)?)?"
+    r" (?:cancel|stop|quit)"
+)
 _VERDICTS: list[tuple[Verdict, "re.Pattern[str]"]] = [
-    (
-        "keep",
-        re.compile(
-            # "为什么不取消", "还没取消吗" and "不得不取消" are for it.
-            r"(?<!为什么)(?<!为啥)(?<!怎么)(?<!还)(?<!要)(?<!不[得能可])"
-            r"(?:别|没有?|无需|不(?:是|要|用|想|必|需要|应该|打算)?)(?:先|再|急着)?取消(?!不)"
-            r"|\b(?:don'?t|do not|didn'?t|no need to)(?: (?:want|mean|wish)(?: to)?)?"
-            r" (?:cancel|stop|quit)"
-        ),
-    ),
+    ("keep", _KEEP),
     (
         "cancel",
         re.compile(
-            rf"^{_FILLER}(?:(?:{_PRESSING}\s+)?(?:{_STOP})"
+            rf"^{_FILLER}(?:{_NOT_NEEDED}{_FILLER})?(?:(?:{_PRESSING}\s+)?(?:{_STOP})"
             r"(?:\s*(?:everything|all|my(?: (?:booking|room|meeting))?|会议室|预[订定]))?"
             rf"{_FILLER})+\??$"
         ),
@@ -146,8 +148,15 @@ def find_people(text: str) -> tuple[int | None, str]:
 def find_equipment(text: str) -> list[str] | None:
     """What the room is to have, in our words; [] where only something is not wanted."""
     named = [(name, found) for name, p in _EQUIPMENT.items() if (found := p.search(text))]
-    wanted = [name for name, found in named if not _WITHOUT.search(text[: found.start()])]
+    wanted = [name for name, found in named if not _is_refused(text[: found.start()])]
     return wanted if named else None
+
+
+def _is_refused(before: str) -> bool:
+    """Whether the words that end there say no to what comes next."""
+    if _WITHOUT.search(before):
+        return True
+    return bool(_CALLED_OFF.search(before)) and not _KEEP.search(before)
 
 
 def find_choice(text: str) -> tuple[int | None, str]:

@@ -115,9 +115,12 @@ WISHES: dict[str, dict[str, Any]] = {
     "from 3 to 4:30": {"start": "15:00", "minutes": 90},
     "下周三上午十点半到十二点": {"date": "2026-12-09", "start": "10:30", "minutes": 90},
     "明天25点": {"date": "2026-12-01"},
-    "明天晚上12点": {"date": "2026-12-02", "start": "00:00"},
-    "今晚12点半": {"date": "2026-12-01", "start": "00:30"},
-    "tonight at 12": {"date": "2026-12-01", "start": "00:00"},
+    "明天晚上12点": {"date": "2026-12-02", "start": "00:00", "half": "night"},
+    "今晚12点半": {"date": "2026-12-01", "start": "00:30", "half": "night"},
+    "tonight at 12": {"date": "2026-12-01", "start": "00:00", "half": "night"},
+    "tomorrow at midnight": {"date": "2026-12-02", "start": "00:00", "half": "night"},
+    "tomorrow from 10pm to midnight": {"date": "2026-12-01", "start": "22:00", "minutes": 120},
+    "明天晚上10点到午夜": {"date": "2026-12-01", "start": "22:00", "minutes": 120},
     "2月30日晚上12点": {"date": NO_DAY, "half": "night"},
     "今晚10点到12点": {"date": "2026-11-30", "start": "22:00", "minutes": 120},
     "tonight from 8 to 12": {"date": "2026-11-30", "start": "20:00", "minutes": 240},
@@ -214,6 +217,11 @@ WISHES: dict[str, dict[str, Any]] = {
     "明天不行，后天下午2点": {"date": "2026-12-02", "start": "14:00"},
     "明天2点行不行": {"date": "2026-12-01", "start": "14:00"},
     "we don't need a projector anymore": {"equipment": []},
+    "no need for a projector": {"equipment": []},
+    "cancel the projector": {"equipment": []},
+    "取消投影": {"equipment": []},
+    "don't cancel the projector": {"equipment": ["projector"]},
+    "别取消投影": {"equipment": ["projector"]},
     "tomorrow at 2 🙂 for 8 🎉": {"date": "2026-12-01", "start": "14:00", "people": 8},
     "🙂": {},
     "": {},
@@ -329,11 +337,38 @@ def test_the_parser_does_not_find_the_day_and_the_time_in_a_message() -> None:
         ("早1小时", {"start": "13:00"}),
         ("for 2 hours later today", {"date": "2026-11-30", "minutes": 120}),
         ("for an hour longer", {"minutes": 150}),
+        # More than a day, however much.
+        ("23 hours longer", {"minutes": 1441}),
     ],
 )
 def test_a_shift_is_counted_from_what_is_known(text: str, changed: Slots) -> None:
     """Within the day; a length is one only where nothing is shifted by it."""
     known: Slots = {"date": "2026-12-01", "start": "14:00", "minutes": 90}
+    assert read(text, NOW, known=known).slots == changed
+
+
+@pytest.mark.parametrize(
+    ("text", "changed"),
+    [
+        ("12 at night please", {"date": "2026-12-02", "start": "00:00", "half": "night"}),
+        ("晚上12点半", {"date": "2026-12-02", "start": "00:30", "half": "night"}),
+        ("no, at 11 at night", {"date": "2026-12-01", "start": "23:00"}),
+        ("on friday", {"date": "2026-12-05", "start": "00:00", "half": "night"}),
+        ("friday night", {"date": "2026-12-05", "start": "00:00", "half": "night"}),
+        ("friday at 3pm", {"date": "2026-12-04", "start": "15:00"}),
+        ("in the morning", {"half": "am"}),
+        ("at 1am", {"start": "01:00"}),
+        (
+            "until 2",
+            {"date": "2026-12-02", "start": "00:00", "half": "night", "minutes": 120},
+        ),
+        ("for 2 hours", {"minutes": 120}),
+    ],
+)
+def test_twelve_at_night_stays_of_the_night_that_was_meant(text: str, changed: Slots) -> None:
+    """However often it is said: the calendar has it on the day after that night's."""
+    known = read("tomorrow at 12 at night", NOW).slots
+    assert known == {"date": "2026-12-02", "start": "00:00", "half": "night"}
     assert read(text, NOW, known=known).slots == changed
 
 
@@ -466,7 +501,7 @@ def test_a_mere_number_is_read(text: str, number: int | None) -> None:
         ),
         (
             "no",
-            "the other one|另一个|换另外一个"
+            "the other one|另一个|换另外一个|no need, thanks|not needed|no want"
             "|no|No thanks|not that one|不|不要|不行|换一个|another room|都不行",
         ),
         (
@@ -476,6 +511,7 @@ def test_a_mere_number_is_read(text: str, number: int | None) -> None:
             "|要不取消吧|还是取消吧|算了|不订了|cancel the booking|取消吧"
             "|never mind cancel it|don't forget to cancel it|I don't need it cancel please"
             "|not needed anymore cancel|why not cancel it|why don't you cancel it"
+            "|no longer needed|not needed anymore|no need, cancel it"
             "|no longer needed, cancel|I want to cancel|could you cancel my booking?"
             "|为什么不取消|怎么没取消|还没取消吗|不得不取消了|别忘了取消",
         ),
