@@ -54,6 +54,16 @@ def _in_days(found: "re.Match[str]", today: date) -> date | None:
     return day_from(f"in {found[1]} days", today)
 
 
+def _in_weeks(found: "re.Match[str]", today: date) -> date:
+    return today + timedelta(weeks=1 if found[1] == "a" else int(found[1]))
+
+
+def _week_after(found: "re.Match[str]", today: date) -> date | None:
+    """ "Wednesday week": a week after the next one."""
+    day = day_of_week(found["day"][:3], today)
+    return None if day is None else day + timedelta(weeks=1)
+
+
 def _after(days: int) -> Reader:
     return lambda _, today: today + timedelta(days=days)
 
@@ -135,6 +145,10 @@ _FORMS: list[tuple["re.Pattern[str]", Reader]] = [
         (r"\btomorrow\b|\btmrw?\b|\btmr\b", _after(1)),
         (r"\btoday\b|\btonight\b|\bthis (?:morning|afternoon|evening)\b", _after(0)),
         (r"\bin (\d+) days?\b", _in_days),
+        (r"(?<!day )\bin (a|\d{1,2}) weeks?\b", _in_weeks),
+        (r"(\d{1,2})\s*个?\s*(?:周|星期|礼拜)(?:之|以)?后", _in_weeks),
+        (rf"\b(?:a|1) week (?:on|from) {_NAMES}\b", _week_after),
+        (rf"\b{_NAMES} week\b", _week_after),
         (rf"\b{_MONTHS}\.? {_DAY}(?:,? \d{{4}})?\b(?!\s*(?:[:-]\d|[ap]\.?m\b))", _date),
         (r"\bon the (?P<day>\d{1,2})(?:st|nd|rd|th)\b", _numbered),
         (rf"\b{_DAY}(?: of)? {_MONTHS}(?:,? \d{{4}})?\b", _date),
