@@ -8,7 +8,8 @@ left-over thread can write nothing.
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 
@@ -115,15 +116,21 @@ class Claim:
 
     def pulse(self) -> None:
         """Ask whether the thread is cancelled; both ends notice so when the connection is dead."""
+        with self.asking():
+            row = self.conn.execute(query("cancel_requested"), [self.thread_id]).fetchone()
+            self.stop_requested = self.stop_requested or bool(row and row[0])
+
+    @contextmanager
+    def asking(self) -> Iterator[None]:
+        """For questions to Postgres beside the writes. Raises ClaimLost where they fail."""
         with self.lock:
             self.require_open()
             try:
-                row = self.conn.execute(query("cancel_requested"), [self.thread_id]).fetchone()
-                self.stop_requested = self.stop_requested or bool(row and row[0])
-                self._heard = time.monotonic()
+                yield
             except psycopg.Error as exc:
                 self._poison = ClaimLost(str(exc).strip() or type(exc).__name__)
                 raise self._poison from exc
+            self._heard = time.monotonic()
 
     def silence(self) -> float:
         """Seconds since Postgres last said anything on the connection."""
@@ -166,6 +173,18 @@ class Claim:
         """Whether it may still write, as far as is known."""
         return self._poison is None and not self._closed
 
+    def drop_refused(self) -> bool:
+        """Let the turn end without the rows of a poisoned claim, if it is one; whether it was.
+        Raises ClaimLost."""
+        with self.lock:
+            if self.lost:
+                self.require_open()
+            if self._poison is None:
+                return False
+            self.buffer.clear()
+            self._poison = None
+            return True
+
     def finish(
         self,
         end: dict[str, Any],
@@ -180,11 +199,7 @@ class Claim:
         Raises ClaimLost.
         """
         with self.lock:
-            if self.lost:
-                self.require_open()
-            if self._poison is not None:
-                self.buffer.clear()
-                self._poison = None
+            self.drop_refused()
             self.require_open()
             self.buffer.events += events
             rows, blob = self.buffer.render()

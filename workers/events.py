@@ -84,15 +84,16 @@ class Events:
         self._hold((), "received", known | (self._said() if self.full else {}))
 
     def told_before(self) -> list[str]:
-        """Ids of messages that stand as told, durably, by earlier claims of this message. The
-        caller holds the claim's lock."""
+        """Ids of messages that stand as told, durably, by earlier claims of this message.
+        Raises ClaimLost."""
         c = self._claim.claimed
         if c.attempt == 1:
             return []
         args = {"thread_id": c.thread_id, "message_id": c.message_id}
         told: dict[str, None] = {}
-        for data in self._claim.conn.execute(query("told_before"), args).fetchall():
-            (message,) = data
+        with self._claim.asking():
+            found = self._claim.conn.execute(query("told_before"), args).fetchall()
+        for (message,) in found:
             if "removed" in message:
                 told.pop(message["removed"], None)
             else:

@@ -2,7 +2,7 @@
 
 import contextlib
 import logging
-from collections.abc import Container, Iterator, Mapping, MutableSequence, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, MutableSequence, Sequence
 from typing import Any
 
 from langgraph.checkpoint.base import (
@@ -31,8 +31,8 @@ _HIDDEN = "langsmith:hidden"
 
 
 class Hearing:
-    """One turn's. Its calls come under the claim's lock, but for `begins`, `failed`,
-    `naming` and `corrections`."""
+    """One turn's. Its calls come under the claim's lock, but for `begins`, `failed` and
+    `give_ids`."""
 
     def __init__(self, thread_id: str, events: Events, transcript: Transcript | None) -> None:
         self._thread_id = thread_id
@@ -54,7 +54,7 @@ class Hearing:
         if self._transcript is not None:
             self._transcript.forget(gone)
 
-    def naming(self, ns: str, task_path: str, writes: Sequence[tuple[str, Any]]) -> None:
+    def give_ids(self, ns: str, task_path: str, writes: Sequence[tuple[str, Any]]) -> None:
         """The writes are about to be saved: messages among them get their ids before, so that
         what is saved, what is told and the state have the same."""
         if self._transcript is None or not isinstance(writes, MutableSequence):
@@ -99,6 +99,12 @@ class Hearing:
         if self._transcript is not None:
             with self._harmless("the conversation so far"):
                 self._transcript.loaded(*_standing(found))
+
+    def undone(self, stored: Callable[[], CheckpointTuple | None]) -> None:
+        """What the buffer held was refused: the state is what is `stored`. Raises ClaimLost."""
+        if self._transcript is not None:
+            with self._harmless("what was taken back"):
+                self._transcript.undone(*_standing(stored()))
 
     def saved(
         self, checkpoint: Checkpoint, changed: Container[str], metadata: CheckpointMetadata

@@ -125,7 +125,7 @@ class FleetSaver(PostgresSaver):
         checkpoint_id: str = conf["checkpoint_id"]
         replaces = all(channel in WRITES_IDX_MAP for channel, _ in writes)
         if self.hearing is not None:
-            self.hearing.naming(ns, task_path, writes)
+            self.hearing.give_ids(ns, task_path, writes)
         rows = [
             (
                 WRITES_IDX_MAP.get(channel, idx),
@@ -240,6 +240,12 @@ class FleetSaver(PostgresSaver):
         with self.claim.lock:
             self.claim.flush()
             return super().get_delta_channel_history(config=config, channels=channels)
+
+    def stored(self) -> CheckpointTuple | None:
+        """The root graph's newest checkpoint in Postgres. Raises ClaimLost."""
+        conf = {"thread_id": self.claim.claimed.checkpoint_thread, "checkpoint_ns": ""}
+        with self.claim.asking():
+            return super().get_tuple({"configurable": conf})
 
     @property
     def root(self) -> Head | None:

@@ -128,6 +128,14 @@ class Transcript:
             self._stand(checkpoint, pending)
             self._adopt(before)
 
+    def undone(
+        self, checkpoint: Mapping[str, Any], pending: Iterable[tuple[str, str, Any]] = ()
+    ) -> None:
+        """What the root graph wrote since this was refused, and is not in the state."""
+        with self._lock:
+            if self._state is not None:
+                self._stand(checkpoint, pending)
+
     def saved(self, checkpoint: Mapping[str, Any], changed: Container[str], given: bool) -> None:
         """The root graph's new state, in which these channels have changed; ``given``: by what
         has just come from outside."""

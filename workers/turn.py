@@ -241,10 +241,14 @@ class Turn:
 
     def _commit(self, written: dict[str, Any], following: dict[str, Any] | None) -> Claimed:
         """Write the end, and tell of it once it is there."""
-        corrections = self.telling.hearing.corrections
-        last = self.telling.events.closing(written, self.outcome.kind, corrections)
-        then = Then(partial(self.telling.events.publish, last), self._end_lost)
-        return self.claim.finish(written, following, last, then)
+        hearing = self.telling.hearing
+        # In one step: what a left-over thread writes is told of as well, or refused.
+        with self.claim.lock:
+            if self.claim.drop_refused():
+                hearing.undone(self.saver.stored)
+            last = self.telling.events.closing(written, self.outcome.kind, hearing.corrections)
+            then = Then(partial(self.telling.events.publish, last), self._end_lost)
+            return self.claim.finish(written, following, last, then)
 
     def _end_lost(self) -> None:
         self.slot.keeper.excuses.owe(self.claim)

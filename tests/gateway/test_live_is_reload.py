@@ -1,7 +1,7 @@
 """What a page shows live is what it shows after a reload."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from tests.graphs.showing import GATE
 from tests.harness import Database, eventually, registered_graphs
 from workers import shutdown
 from workers.drain import drain
+from workers.hearing import Hearing
 from workers.outcomes import Kind
 from workers.slot import Slot
 from workers.turn import Turn
@@ -25,7 +26,7 @@ from workers.turn import Turn
 NAMES = (
     *("waits", "beside", "helped", "private", "stops", "redacts", "turns_round", "plain"),
     *("retried", "speaks_and_asks", "asks_beside", "counts", "forgets", "helped_first"),
-    "helped_beside",
+    *("keeps", "helped_beside"),
 )
 
 
@@ -267,6 +268,53 @@ def test_a_worker_without_the_graph(
         drain(slot, thread)
         finished(page)
         assert same(gateway, page) == ["hi", "1 messages"]
+
+
+@pytest.mark.parametrize("said", ["lock", "text"])
+def test_a_turn_that_cannot_be_stored(
+    gateway: Gateway, slot: Slot, database: Database, said: str
+) -> None:
+    """Nothing of it stays on the page: neither what was new nor what was changed or removed."""
+    database.fetch("ALTER TABLE checkpoint_writes ADD CHECK (channel <> 'kept')")
+    patient = slot.settings.model_copy(update={"flush_after": 3600.0})
+    slow = Slot(patient, slot.registry, "fleet")
+    with Working(slow, database), Page(gateway, "keeps") as page:
+        page.say("hi")
+        finished(page)
+        page.say(said)
+        assert page.until("complete", "error")["code"] == "turn_dead"
+        assert "***" in [f.get("text") for f in page.frames]
+        assert same(gateway, page) == ["hi", "aloud"]
+    slow.disconnect()
+
+
+def test_what_a_left_over_thread_writes_at_the_end(
+    gateway: Gateway, slot: Slot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is written between the last look at what was told and the end."""
+    free: list[bool] = []
+    corrections = Hearing.corrections
+
+    def write() -> None:
+        if turn.claim.lock.acquire(False):
+            free.append(True)
+            turn.claim.lock.release()
+
+    def looked(hearing: Hearing) -> Sequence[tuple[str, dict[str, Any]]]:
+        found = corrections(hearing)
+        left_over = threading.Thread(target=write)
+        left_over.start()
+        left_over.join()
+        return found
+
+    monkeypatch.setattr(Hearing, "corrections", looked)
+    with Page(gateway, "counts") as page:
+        thread = page.until("welcome")["thread_id"]
+        page.say("hi")
+        turn = Turn(slot, slot.claim(thread))
+        turn.run(None)
+        finished(page)
+    assert not free
 
 
 def test_a_subgraph_begins(gateway: Gateway, working: Working) -> None:

@@ -2,6 +2,7 @@
 
 import operator
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,6 +23,12 @@ class Unnamed(TypedDict, total=False):
     """Messages as plain data, which get no ids."""
 
     messages: Annotated[list[dict[str, Any]], operator.add]
+
+
+class Keeping(MessagesState, total=False):
+    """With something beside the messages."""
+
+    kept: Any
 
 
 def _graph(*steps: Any, state: Any = MessagesState, **options: Any) -> Any:
@@ -119,6 +126,19 @@ def _forgets(state: MessagesState) -> dict[str, Any]:
     return {"messages": [RemoveMessage(id=str(_last(state).id)), AIMessage("forgotten")]}
 
 
+def _changes(state: Keeping) -> dict[str, Any]:
+    first, *others = state["messages"]
+    if first.text == _last(state).text:
+        return {}
+    first.content = "***"
+    return {"messages": [first, RemoveMessage(id=str(others[0].id))]}
+
+
+def _keeps(state: Keeping) -> dict[str, Any]:
+    said = [m.text for m in state["messages"] if m.type == "human"][-1]
+    return {"lock": {"kept": threading.Lock()}, "text": {"kept": "text"}}.get(said, {})
+
+
 _left: list[Any] = []
 _tried: set[str] = set()
 _private = _graph(_speaks)
@@ -138,6 +158,7 @@ speaks_and_asks = _graph(_speaks_and_asks)
 asks_beside = _graph((_asks, _speaks))
 counts = _graph(_counts)
 forgets = _graph(_forgets)
+keeps = _graph(_changes, _helped, _keeps, state=Keeping)
 helped_beside = _graph((_says("slow", 0.3), _graph(_says("fast"))), _says("at last"))
 unnamed = _graph(
     lambda state: {"messages": [{"role": "assistant", "content": "noted"}]}, state=Unnamed
