@@ -89,8 +89,8 @@ class Transcript:
             self.partial.pop(str(name), None)
         if "removed" in frame:
             self.said.pop(frame["removed"], None)
-        elif frame["role"] == "assistant":
-            self.said[frame["message_id"]] = ("assistant", frame["text"])
+        elif (role := frame["role"]) in ("user", "assistant"):
+            self.said[frame["message_id"]] = (role, frame["text"])
 
     def _at_rest(self, where: str) -> None:
         if self.partial:

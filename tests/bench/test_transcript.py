@@ -44,6 +44,16 @@ def test_what_comes_twice() -> None:
     assert taken(token("1-1", "t.0 t.1 "), token("1-2", "t.1 ")).faults
 
 
+def test_a_persons_words_that_are_shown_again() -> None:
+    """A worker left before they were in the state, and the next one has them."""
+    said = {"type": "received", "at": "", "data": {"message_id": "m1", "content": "hello"}}
+    gone = {"type": "message", "seq": "1-2", "removed": "m1"}
+    found = taken({"type": "event", "seq": "1-1", "event": said}, gone)
+    assert found.texts() == []
+    found.take(whole("2-1", "hello", "m1") | {"role": "user"})
+    assert found.texts() == [("user", "hello")]
+
+
 def test_what_is_left_standing() -> None:
     """The words of an attempt that was lost, beside the text that took their place."""
     left = [token("1-1", "t.0 "), whole("2-1", "t.0 t.1 ", "a2"), complete("2-2")]
