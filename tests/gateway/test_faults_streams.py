@@ -146,7 +146,7 @@ def test_the_proxy_of_the_tests_cuts_silence(
     assert agui_watch.HEARTBEAT <= 15 and serve._PING_EVERY <= 30
     run(client, asked("talk:1", "r1", ("u1", "hi")))
     with (
-        IdleProxy(gateway.port, 0.5) as proxy,
+        IdleProxy(gateway.port, 2.0) as proxy,
         httpx.Client(base_url=f"http://127.0.0.1:{proxy.port}", timeout=30) as through,
         through.stream("GET", "/agent/events", params={"thread_id": "talk:1"}) as response,
     ):

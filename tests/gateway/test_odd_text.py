@@ -239,7 +239,7 @@ def _answer(gateway: Gateway, *frames: Any) -> Any:
         try:
             for frame in frames:
                 socket.send(json.dumps(frame))
-                found = json.loads(socket.recv(timeout=5))["type"]
+                found = json.loads(socket.recv(timeout=30))["type"]
         except ConnectionClosed as closed:
             return closed.rcvd and closed.rcvd.code
         return found

@@ -68,7 +68,7 @@ def test_an_unknown_outcome_is_said_so_and_sent_again_safely(
 ) -> None:
     """Postgres went silent over it: 503 with the name to send it again under."""
     with (
-        Gateway(**fleet_settings, gateway_auth="off", client_timeout=1) as gateway,
+        Gateway(**fleet_settings, gateway_auth="off", client_timeout=3) as gateway,
         gateway.client() as client,
     ):
         with database.connect() as conn:

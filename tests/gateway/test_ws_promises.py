@@ -156,6 +156,7 @@ def test_a_page_that_lags_behind_comes_back_for_the_rest(
         late.until("recovery_complete")
     had = len(events(steady))
     assert late.seq == steady.seq
+    eventually(lambda: len(hub._topics[thread].watchers) == 1)
     with monkeypatch.context() as small:
         small.setattr(hub, "watch", partial(hub.watch, queue=2))
         late = late.again(gateway)
