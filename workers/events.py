@@ -6,12 +6,13 @@ attempt has both or neither. The end and its questions are durable with the turn
 go out after it has committed. A claim that is closed or lost tells nothing more.
 """
 
+import functools
 import logging
 import threading
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
 
 import orjson
@@ -272,11 +273,15 @@ class Events:
         return data
 
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+@functools.lru_cache(maxsize=4)
+def _to_the_second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()[:19]
 
 
 def _time(seconds: float) -> str:
-    return (_EPOCH + timedelta(seconds=seconds)).isoformat(timespec="milliseconds")
+    """In ISO 8601, to the millisecond."""
+    whole, rest = divmod(round(seconds * 1_000_000), 1_000_000)
+    return f"{_to_the_second(whole)}.{rest // 1000:03}+00:00"
 
 
 def _fits(value: Any) -> bool:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
-from typing import Any
+from typing import Any, TypeAlias
 
 import orjson
 import psycopg
@@ -34,6 +34,8 @@ log = logging.getLogger("fleet.publisher")
 
 #: Seconds to reach the broker and to wait for its reply, and how long it is then left alone.
 _TIMEOUT, _QUIET = 0.5, 1.0
+#: Batches that one call of the broker's script takes.
+_AT_ONCE = 32
 
 
 class Feed:
@@ -49,6 +51,9 @@ class Feed:
         self.due: float | None = None
         #: The id of the last event of the batch before.
         self.last: str | None = None
+
+
+_Batch: TypeAlias = tuple[Feed, list[dict[str, Any]]]
 
 
 class Publisher:
@@ -132,7 +137,7 @@ class Publisher:
                 # Nobody would start it again.
                 log.exception("events were not published")
 
-    def _next(self) -> list[tuple[Feed, list[dict[str, Any]]]]:
+    def _next(self) -> list[_Batch]:
         """Wait for feeds that are due, and empty them."""
         with self._changed:
             self._sending = False
@@ -158,27 +163,42 @@ class Publisher:
         feed.last = events[-1]["id"]
         return events
 
-    def _send(self, batches: list[tuple[Feed, list[dict[str, Any]]]]) -> None:
+    def _send(self, batches: list[_Batch]) -> None:
         if time.monotonic() < self._quiet_until:
             return
         try:
             for feed, _ in batches:
                 failpoint("events.before_publish", feed.place)
-            replies = self._call([self._command(feed, events) for feed, events in batches])
-            for (feed, events), reply in zip(batches, replies, strict=True):
-                if reply is not None:
+            for (feed, events), reply in zip(batches, self._published(batches), strict=True):
+                if reply != b"":
                     self._refused(feed, events, reply)
                 failpoint("events.after_publish", feed.place)
         except (RedisError, OSError, FailpointError) as exc:
             self._quiet_until = time.monotonic() + _QUIET
             log.warning("events are not published for now: %s", exc)
 
-    def _command(self, feed: Feed, events: list[dict[str, Any]]) -> tuple[Any, ...]:
-        last, key = events[-1]["id"], stream(feed.thread_id)
-        told = orjson.dumps(events)
-        heard = channel(feed.thread_id, self._database)
+    def _published(self, batches: list[_Batch]) -> list[Any]:
+        """What the broker says of each: nothing, the last id of a stream that is ahead, an error.
+
+        Raises RedisError, OSError.
+        """
+        parts = [batches[i : i + _AT_ONCE] for i in range(0, len(batches), _AT_ONCE)]
+        replies = self._call([self._command(part) for part in parts])
+        return [
+            each
+            for part, reply in zip(parts, replies, strict=True)
+            for each in (reply if isinstance(reply, list) else [reply] * len(part))
+        ]
+
+    def _command(self, batches: list[_Batch]) -> tuple[Any, ...]:
         now = "" if self._clock is None else str(int(self._clock() * 1000))
-        return ("EVALSHA", self._sha, 1, key, last, told, self._kept, self._age, heard, now)
+        command: list[Any] = ["EVALSHA", self._sha, len(batches)]
+        command += [stream(feed.thread_id) for feed, _ in batches]
+        command += [self._kept, self._age, now]
+        for feed, events in batches:
+            heard = channel(feed.thread_id, self._database)
+            command += [events[-1]["id"], orjson.dumps(events), heard]
+        return tuple(command)
 
     def _call(self, commands: list[tuple[Any, ...]]) -> list[Any]:
         """One round trip; the replies, an error of the broker's among them.
@@ -233,10 +253,11 @@ class Publisher:
 
     def _refused(self, feed: Feed, events: list[dict[str, Any]], reply: Any) -> None:
         """The stream has newer events, or these."""
-        if isinstance(reply, Exception):
-            log.warning("events of %s were refused by the broker: %s", feed.thread_id, reply)
+        if not isinstance(reply, bytes):
+            said = reply[0].decode(errors="replace") if isinstance(reply, list) else reply
+            log.warning("events of %s were refused by the broker: %s", feed.thread_id, said)
             return
-        top = int(bytes(reply).partition(b"-")[0])
+        top = int(reply.partition(b"-")[0])
         if top <= feed.epoch:
             return
         # A claim that came after ours, mostly: readers have what is durable from Postgres.
@@ -250,7 +271,7 @@ class Publisher:
         if row is not None and row[0]:
             log.warning("the stream of %s was ahead of Postgres: begun anew", feed.thread_id)
             key = stream(feed.thread_id)
-            self._call([("DEL", key), self._command(feed, events)])
+            self._call([("DEL", key), self._command([(feed, events)])])
 
 
 #: By the addresses of broker and database.

@@ -80,6 +80,20 @@ def test_deltas_of_one_text_are_joined(publisher: Publisher, broker: Broker) -> 
     assert [e["data"]["text"] for e in events] == ["one two", "x"]
 
 
+def test_one_that_the_broker_refuses_holds_up_no_other(
+    publisher: Publisher, broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of many threads at once, with something else where one's stream should be."""
+    threads = [f"refund:T{n}" for n in range(70)]
+    broker.client.set(stream(threads[40]), "no stream")
+    for thread in threads:
+        publisher.tell(feed(thread=thread), event(5, 0))
+    assert publisher.flush(5)
+    kept = [thread for thread in threads if thread != threads[40]]
+    assert [broker.client.xlen(stream(thread)) for thread in kept] == [1] * 69
+    assert f"events of {threads[40]} were refused by the broker: WRONGTYPE" in caplog.text
+
+
 def test_an_older_claim_is_kept_out(
     publisher: Publisher, broker: Broker, database: Database
 ) -> None:
