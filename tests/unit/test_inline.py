@@ -5,6 +5,7 @@ import operator
 import threading
 from typing import Annotated, Any, TypedDict
 
+import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.pregel import _executor
@@ -42,6 +43,26 @@ def test_install_twice_is_once() -> None:
     """The patch is put in once and says that async durability is safe."""
     assert inline.install() == inline.install() == "async"
     assert _executor.BackgroundExecutor.submit is inline._submit
+
+
+def test_a_pool_is_made_for_nodes_side_by_side_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With the limit of the config, and none of its threads is left."""
+    inline.install()
+    pools: list[Any] = []
+    stock = inline.get_executor_for_config
+    monkeypatch.setattr(
+        inline, "get_executor_for_config", lambda config: pools.append(config) or stock(config)
+    )
+    builder = StateGraph(State)
+    builder.add_node("one", lambda state: {"n": 1})
+    builder.add_edge(START, "one")
+    assert builder.compile().invoke({"n": 0}) == {"n": 1}
+    assert pools == []
+    seen: list[str] = []
+    before = threading.active_count()
+    assert _graph(seen).compile().invoke({"n": 0}, {"max_concurrency": 1}) == {"n": 2}
+    assert [config["max_concurrency"] for config in pools] == [1]
+    assert len({*seen}) == 1 and threading.active_count() == before
 
 
 def test_foreign_savers_keep_their_threads() -> None:
