@@ -27,7 +27,13 @@ _PACKAGES = (
     *("kombu.transport.redis", "redis", "psycopg", "psycopg.types.json", "psycopg.rows"),
     *("langgraph.graph", "langgraph.func", "langgraph.checkpoint.postgres", "langgraph.pregel"),
     *("langgraph.store.postgres", "pydantic_settings", "structlog", "httpx", "orjson"),
-    *("tenacity", "dateparser", "jsonschema"),
+    *("tenacity", "dateparser", "jsonschema", "standardwebhooks", "tomllib"),
+    # What is loaded late: by a worker's parts, by billiard in each process, with a client.
+    *("celery.app.amqp", "celery.app.control", "celery.app.events", "celery.app.log"),
+    *("celery.worker.autoscale", "celery.worker.components", "celery.worker.strategy"),
+    *("celery.worker.consumer.delayed_delivery", "kombu.matcher", "kombu.pidbox"),
+    *("cffi.cparser", "httpcore", "h11", "langchain_core.tools", "langchain_core.tracers.stdout"),
+    *("langchain_core.tracers.run_collector", "langgraph.store.memory"),
 )
 #: Variables that packages read as they are loaded: a worker with others of these is not forked.
 _READ_EARLY = ("LANG", "PYTHON", "CELERY", "PYDANTIC", "PSYCOPG", "SSL", "OPENSSL", "TZ", "LC_")
