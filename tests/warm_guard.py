@@ -13,30 +13,14 @@ import runpy
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from infra import guard
-
-_PACKAGES = (
-    *("celery.__main__", "celery.bin.celery", "celery.bin.worker", "celery.apps.worker"),
-    *("celery.concurrency.prefork", "celery.concurrency.thread", "celery.worker.consumer"),
-    *("kombu.transport.redis", "redis", "psycopg", "psycopg.types.json", "psycopg.rows"),
-    *("langgraph.graph", "langgraph.func", "langgraph.checkpoint.postgres", "langgraph.pregel"),
-    *("langgraph.store.postgres", "pydantic_settings", "structlog", "httpx", "orjson"),
-    *("tenacity", "dateparser", "jsonschema", "standardwebhooks", "tomllib"),
-    # What is loaded late: by a worker's parts, by billiard in each process, with a client.
-    *("celery.app.amqp", "celery.app.control", "celery.app.events", "celery.app.log"),
-    *("celery.worker.autoscale", "celery.worker.components", "celery.worker.strategy"),
-    *("celery.worker.consumer.delayed_delivery", "kombu.matcher", "kombu.pidbox"),
-    *("cffi.cparser", "httpcore", "h11", "langchain_core.tools", "langchain_core.tracers.stdout"),
-    *("langchain_core.tracers.run_collector", "langgraph.store.memory"),
-)
-#: Variables that packages read as they are loaded: a worker with others of these is not forked.
-_READ_EARLY = ("LANG", "PYTHON", "CELERY", "PYDANTIC", "PSYCOPG", "SSL", "OPENSSL", "TZ", "LC_")
+from tests import warm
 
 
 class _Forked:
@@ -57,13 +41,16 @@ class _Forked:
 class WarmGuard(guard.Guard):
     def __init__(self, delete: str | None, unlink: str | None) -> None:
         super().__init__(delete, unlink)
-        for name in _PACKAGES:
-            importlib.import_module(name)
+        warm.load(*warm.WORKERS)
         gc.freeze()
 
     def start(self, request: dict[str, Any], log: int) -> guard.Process:
         celery = request["argv"][:3] == [sys.executable, "-m", "celery"]
-        like_ours = not request["user"] and _early(request["env"]) == _early(os.environ)
+        # Paths are given to a worker as it is forked.
+        known, wanted = (
+            warm.early({**env, "PYTHONPATH": ""}) for env in (os.environ, request["env"])
+        )
+        like_ours = not request["user"] and known == wanted
         if not (celery and like_ours):
             return super().start(request, log)
         with_guard = guard.die_with_guard(signal.SIGKILL)
@@ -78,10 +65,6 @@ class WarmGuard(guard.Guard):
             traceback.print_exc()
         # All the way up, so that the interpreter ends as that of a worker does.
         raise SystemExit(code)
-
-
-def _early(env: Mapping[str, str]) -> dict[str, str]:
-    return {k: v for k, v in env.items() if k.startswith(_READ_EARLY) and k != "PYTHONPATH"}
 
 
 def _become(request: dict[str, Any], log: int, with_guard: Callable[[], None] | None) -> None:

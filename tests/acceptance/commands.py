@@ -5,8 +5,6 @@ import pty
 import select
 import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,33 +12,43 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+import pytest
 
 from infra import folders
 from tests.harness import clean_environment, eventually
-
-FLEET = [sys.executable, "-c", "import sys; from producers.cli import main; sys.exit(main())"]
+from tests.warm_commands import FLEET, start
 
 
 class Command:
-    """One running command; `terminal`: its stdin and stderr are one."""
+    """One running command; `terminal`: its stdin and stderr are one; `real`: not forked."""
 
-    def __init__(self, *args: str, cwd: Path, terminal: bool = False, **settings: Any) -> None:
+    def __init__(
+        self, *args: str, cwd: Path, terminal: bool = False, real: bool = False, **settings: Any
+    ) -> None:
         self.output = cwd / "stdout"
         self._messages = cwd / "stderr"
         self._terminal = -1
-        stdin, stderr = subprocess.DEVNULL, self._messages.open("wb")
-        with self.output.open("wb") as stdout, stderr:
-            ours = theirs = -1
-            if terminal:
-                ours, theirs = pty.openpty()
-            self.process = subprocess.Popen(
+        ours = theirs = -1
+        if terminal:
+            ours, theirs = pty.openpty()
+        with (
+            open(os.devnull, "rb") as nothing,
+            self.output.open("wb") as stdout,
+            self._messages.open("wb") as stderr,
+        ):
+            streams = (
+                theirs if terminal else nothing.fileno(),
+                stdout.fileno(),
+                theirs if terminal else stderr.fileno(),
+            )
+            environment = clean_environment(**settings) | {"TERM": "xterm", "COLUMNS": "120"}
+            self.process = start(
                 [*FLEET, *args],
                 cwd=cwd,
-                env=clean_environment(**settings) | {"TERM": "xterm", "COLUMNS": "120"},
-                stdin=theirs if terminal else stdin,
-                stdout=stdout,
-                stderr=theirs if terminal else stderr,
-                start_new_session=True,
+                env=environment,
+                streams=streams,
+                new_session=True,
+                real=real,
             )
         if terminal:
             os.close(theirs)
@@ -62,7 +70,9 @@ class Command:
         """Wait until it has said the text."""
 
         def said() -> bool:
-            assert text in self.messages() or self.process.poll() is None, self.messages()
+            ended = self.process.poll() is not None
+            if text not in self.messages() and ended:
+                pytest.fail(self.messages())
             return text in self.messages()
 
         eventually(said, timeout)
@@ -78,7 +88,7 @@ class Command:
             assert time.monotonic() < deadline, self.messages()
             self.messages()
             time.sleep(0.02)
-        return self.process.returncode
+        return self.process.wait()
 
     def send(self, number: signal.Signals) -> None:
         self.process.send_signal(number)

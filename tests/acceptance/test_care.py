@@ -4,8 +4,6 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import gettempdir
@@ -20,6 +18,7 @@ from infra.metrics import COUNTED, READ
 from infra.ports import free_port
 from tests.acceptance.standing import INPUT, Standing, standing
 from tests.harness import Databases, Shop, clean_environment, eventually
+from tests.warm_commands import FLEET, run
 from tests.worker_processes import Worker
 
 PHONE = "13812341234"
@@ -58,15 +57,8 @@ def ready(it: Standing, *args: str, **settings: Any) -> tuple[int, dict[str, Any
         | {"heartbeat_file": it.once.parent / "heartbeat"}
         | settings
     )
-    code = "import sys; from producers.cli import main; sys.exit(main())"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "ready", "--json", *args],
-        env=env,
-        cwd=it.once.parent,
-        capture_output=True,
-        text=True,
-        timeout=30,
-    )
+    argv = [*FLEET, "ready", "--json", *args]
+    done = run(argv, env=env, cwd=it.once.parent, timeout=30)
     return done.returncode, json.loads(done.stdout or done.stderr)
 
 

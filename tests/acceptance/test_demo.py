@@ -60,7 +60,7 @@ def test_the_takeover_is_a_measured_time(shown: dict[str, Any]) -> None:
 
 def test_a_person_decides_in_the_terminal(tmp_path: Path) -> None:
     """One answer per order; what can't be understood is asked again."""
-    command = Command("demo", "--orders", "4", cwd=tmp_path, terminal=True)
+    command = Command("demo", "--orders", "4", cwd=tmp_path, terminal=True, real=True)
     try:
         command.says("A1002")
         command.says("(a/r/all)")
@@ -85,7 +85,7 @@ def test_nothing_is_left_however_it_is_ended(
     tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
     """Servers, workers and the folder go, by Ctrl-C as by kill -9."""
-    command = Command("demo", "--yes", cwd=tmp_path)
+    command = Command("demo", "--yes", cwd=tmp_path, real=True)
     try:
         command.says("Starting two Celery workers")
         family = command.family()
@@ -102,7 +102,7 @@ def test_nothing_is_left_however_it_is_ended(
 @pytest.mark.parametrize("victim", ["valkey", "postgres", "shop", "worker-2"])
 def test_an_early_death_is_told(tmp_path: Path, victim: str) -> None:
     """Who died and what it said last, exit code 1, and nothing is left."""
-    command = Command("demo", "--yes", cwd=tmp_path)
+    command = Command("demo", "--yes", cwd=tmp_path, real=True)
     try:
         command.says("Starting two Celery workers")
         family = command.family()

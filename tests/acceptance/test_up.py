@@ -6,7 +6,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,17 +15,21 @@ import pytest
 
 from infra.ports import free_port
 from producers.local.addresses import DEFAULT_PORTS
-from tests.acceptance.commands import FLEET, Command, gone, open_folder
+from tests.acceptance.commands import Command, gone, open_folder
 from tests.harness import Broker, Database, clean_environment, eventually
+from tests.warm_commands import CELERY, FLEET, run
 
 ANY_PORTS = [f"--{name}-port=0" for name in DEFAULT_PORTS]
+#: Where servers and shop are given. Two that take the usual one at the same time would meet.
+ANY_GATEWAY = "--gateway-port=0"
 
 
 class Up:
     """`fleet up` in a folder, and other commands in the same folder, without a variable."""
 
-    def __init__(self, folder: Path, *options: str, **settings: Any) -> None:
+    def __init__(self, folder: Path, *options: str, real: bool = False, **settings: Any) -> None:
         self.folder = folder
+        self.real = real
         self.options = options
         self.settings = settings
         self.command: Command | None = None
@@ -34,10 +37,11 @@ class Up:
     def start(self, *options: str) -> dict[str, Any]:
         """Start it and wait until it is up; the addresses."""
         args = ["up", "--json", *self.options, *options]
-        command = self.command = Command(*args, cwd=self.folder, **self.settings)
+        command = self.command = Command(*args, cwd=self.folder, real=self.real, **self.settings)
 
         def shown() -> bool:
-            assert command.process.poll() is None, command.messages()
+            if command.process.poll() is not None:
+                pytest.fail(command.messages())
             return command.output.read_text().endswith("}\n")
 
         eventually(shown, 60)
@@ -73,9 +77,7 @@ class Up:
 
 
 def other_terminal(argv: list[str], cwd: Path, **settings: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        argv, cwd=cwd, env=clean_environment(**settings), capture_output=True, text=True, timeout=60
-    )
+    return run(argv, cwd=cwd, env=clean_environment(**settings))
 
 
 def refused(*args: str, cwd: Path, code: int = 1, **settings: Any) -> str:
@@ -94,7 +96,7 @@ def refused(*args: str, cwd: Path, code: int = 1, **settings: Any) -> str:
 def up() -> Iterator[Up]:
     """A stack of its own, Flower included, with its data in `.fleet` of the folder."""
     with open_folder() as folder:
-        made = Up(folder, "--flower", "--concurrency=1", *ANY_PORTS)
+        made = Up(folder, "--flower", "--concurrency=1", *ANY_PORTS, real=True)
         try:
             yield made
         finally:
@@ -125,7 +127,7 @@ def test_the_gateway_is_open_to_this_machine(up: Up, addresses: dict[str, Any]) 
 
 def test_celerys_own_commands_need_no_variable(up: Up, addresses: dict[str, Any]) -> None:
     """`celery -A workers inspect active` asks the stack's worker."""
-    argv = [sys.executable, "-m", "celery", "-A", "workers", "inspect", "active"]
+    argv = [*CELERY, "-A", "workers", "inspect", "active"]
     done = other_terminal(argv, up.folder)
     assert done.returncode == 0, done.stderr
     assert "1 node online" in done.stdout
@@ -241,7 +243,7 @@ def test_given_servers_are_used_and_none_is_started(
 ) -> None:
     """With both URLs there is a shop and a worker, threads for slots, and nothing else."""
     urls = {"postgres_url": database.url, "redis_url": broker.url}
-    up = Up(tmp_path, "--pool=threads", "--concurrency=2", "--shop-port=0", **urls)
+    up = Up(tmp_path, "--pool=threads", "--concurrency=2", "--shop-port=0", ANY_GATEWAY, **urls)
     try:
         addresses = up.start()
         assert up.command is not None
@@ -322,7 +324,7 @@ def test_a_damaged_file_of_the_folder_is_told(tmp_path: Path) -> None:
 def test_it_says_which_graphs_it_serves(tmp_path: Path, database: Database, broker: Broker) -> None:
     """Those that come with the fleet where the folder has no langgraph.json."""
     urls = {"postgres_url": database.url, "redis_url": broker.url, "shop_url": "http://shop.test"}
-    up = Up(tmp_path, "--no-worker", data_dir=tmp_path / "data", **urls)
+    up = Up(tmp_path, "--no-worker", ANY_GATEWAY, data_dir=tmp_path / "data", **urls)
     for told in ("There is no langgraph.json in this folder", "Serving the graphs of"):
         try:
             up.start()
@@ -341,8 +343,9 @@ def test_a_graph_that_can_not_be_loaded_is_told_at_the_end(
     urls = {"postgres_url": database.url, "redis_url": broker.url, "shop_url": "http://shop.test"}
     (tmp_path / "broken.py").write_text("import nothing_of_this_name\n")
     (tmp_path / "langgraph.json").write_text('{"graphs": {"mine": "./broken.py:graph"}}')
-    up = Up(tmp_path, "--no-worker", data_dir=tmp_path / "data", **urls)
-    plain = Command("up", "--no-worker", cwd=tmp_path, data_dir=tmp_path / "data", **urls)
+    up = Up(tmp_path, "--no-worker", ANY_GATEWAY, data_dir=tmp_path / "data", **urls)
+    args = "up", "--no-worker", ANY_GATEWAY
+    plain = Command(*args, cwd=tmp_path, data_dir=tmp_path / "data", **urls)
     try:
         eventually(lambda: "Ctrl-C stops" in plain.output.read_text(), 60)
         (line,) = [said for said in plain.output.read_text().splitlines() if "not served" in said]
@@ -381,7 +384,8 @@ def test_a_folder_named_on_the_command_line_holds_the_data(
 ) -> None:
     """Whatever the setting says, and relative to the folder where the command runs."""
     urls = {"postgres_url": database.url, "redis_url": broker.url, "shop_url": "http://shop.test"}
-    up = Up(tmp_path, "--data-dir=my data", "--no-worker", data_dir="/proc/fleet", **urls)
+    options = "--data-dir=my data", "--no-worker", ANY_GATEWAY
+    up = Up(tmp_path, *options, data_dir="/proc/fleet", **urls)
     try:
         assert up.start()["data_dir"] == str(tmp_path / "my data")
         assert (tmp_path / "my data" / "stack.toml").exists()

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +15,10 @@ from producers import Fleet
 from tests.acceptance.pooler import TransactionPooler
 from tests.acceptance.standing import Standing, crashes, holder, standing, start
 from tests.harness import Broker, Database, Databases, Shop, clean_environment, eventually
+from tests.warm_commands import CELERY, run
 from tests.worker_processes import Workers
 
-CELERY = (sys.executable, "-m", "celery", "-A", "workers")
+WORKERS = (*CELERY, "-A", "workers")
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +57,8 @@ def test_celery_inspects_a_worker_while_a_turn_runs(it: Standing, method: str) -
     """`celery -A workers inspect` is answered, and names the running turn by its thread."""
     order = held(it.shop, it.fleet)
     (worker,) = it.workers
-    argv = [*CELERY, "inspect", method, "--json", "--timeout", "10", "--destination", worker.name]
-    done = subprocess.run(
-        argv, env=environment(it), cwd=it.once.parent, capture_output=True, text=True, timeout=30
-    )
+    argv = [*WORKERS, "inspect", method, "--json", "--timeout", "10", "--destination", worker.name]
+    done = run(argv, env=environment(it), cwd=it.once.parent, timeout=30)
     it.shop.release(order)
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)[worker.name]
@@ -82,7 +79,7 @@ USER = ("fleet", "a password of the test")
 def flower(one_worker: Standing, stack: Stack) -> Iterator[httpx.Client]:
     """Flower, started as the README says; a client that sends no password by itself."""
     env = environment(one_worker, FLOWER_BASIC_AUTH=":".join(USER))
-    argv = [*CELERY, "flower", "--address=127.0.0.1", "--port=0"]
+    argv = [*WORKERS, "flower", "--address=127.0.0.1", "--port=0"]
     child = stack.spawn("flower", argv, env, cwd=one_worker.once.parent)
     found = eventually(lambda: _address(child), 20, interval=0.05)
     with httpx.Client(base_url=found, timeout=10) as client:
@@ -196,8 +193,7 @@ def refusal(folder: Path, *args: str, path: Path | None = None, **settings: Any)
     env = clean_environment(**settings)
     if path is not None:
         env["PYTHONPATH"] += f":{path}"
-    argv = [*CELERY, "worker", "--concurrency", "1", *args]
-    done = subprocess.run(argv, env=env, cwd=folder, capture_output=True, text=True, timeout=30)
+    done = run([*WORKERS, "worker", "--concurrency", "1", *args], env=env, cwd=folder, timeout=30)
     assert done.returncode == 1, done.stdout + done.stderr
     assert "Traceback" not in done.stdout + done.stderr
     errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]

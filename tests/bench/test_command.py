@@ -2,7 +2,6 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +9,8 @@ import pytest
 
 from producers.bench.percentiles import percentile
 from tests.harness import clean_environment
+from tests.warm_commands import FLEET
 
-FLEET = [sys.executable, "-c", "import sys; from producers.cli import main; sys.exit(main())"]
 LEAST = ("--pairs", "1", "--orders", "4", "--kills", "1")
 THROUGHPUT = ("ratio_to_plain_langgraph", "cpu_ratio", "commits_per_refund", "wakeups_per_turn")
 TAKEOVER = ("takeover_p50_s", "takeover_p99_s")

@@ -11,9 +11,9 @@ import pytest
 from graphs.registry import Registry
 from infra.devservers import Child, Stack
 from infra.settings import get_settings
-from tests.acceptance.commands import FLEET
 from tests.gateway.serving import JWT, Gateway
 from tests.harness import Shop, clean_environment, eventually
+from tests.warm_commands import FLEET
 from workers.slot import Slot
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.acceptance.commands import FLEET
 from tests.gateway.conftest import Serve
 from tests.gateway.serving import AUDIENCE, ISSUER, SECRET
 from tests.harness import clean_environment
+from tests.warm_commands import FLEET
 
 JWT = {"jwt_secret": SECRET, "jwt_issuer": ISSUER, "jwt_audience": AUDIENCE}
 

@@ -23,8 +23,7 @@ from producers import Fleet
 from producers.cli import main
 from tests.harness import ROOT, Broker, Database, clean_environment, eventually
 from tests.integration.mailbox import APPROVE, INPUT, ask, nobody, settle
-
-FLEET = [sys.executable, "-c", "import sys; from producers.cli import main; sys.exit(main())"]
+from tests.warm_commands import FLEET, run
 
 
 @dataclass(frozen=True)
@@ -73,14 +72,7 @@ def cli(
 
 def fleet_command(*args: str, **settings: str) -> Done:
     """Runs a command as a process."""
-    done = subprocess.run(
-        [*FLEET, *args],
-        env=clean_environment(**settings),
-        capture_output=True,
-        text=True,
-        timeout=60,
-        cwd=ROOT,
-    )
+    done = run([*FLEET, *args], env=clean_environment(**settings), cwd=ROOT)
     return Done(done.returncode, done.stdout, done.stderr)
 
 

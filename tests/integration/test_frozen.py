@@ -17,9 +17,9 @@ from infra.settings import Settings
 from producers import Fleet, FleetUnavailable, NotConfigured, OutcomeUnknown
 from producers.patience import ANSWER_WITHIN
 from producers.surroundings import answer_within
-from tests.acceptance.commands import FLEET
 from tests.harness import Broker, Database, clean_environment, eventually
 from tests.integration.mailbox import INPUT, accepted
+from tests.warm_commands import FLEET
 
 LIMIT = 1.0
 

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import signal
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +14,10 @@ from producers import Fleet
 from producers.live import Event
 from tests.events_by_hand import Reader, hub_of, run, soon
 from tests.harness import ROOT, Database, clean_environment, eventually, write_graphs
+from tests.warm_commands import FLEET
 from workers.drain import drain
 from workers.slot import Slot
 
-FLEET = [sys.executable, "-c", "import sys; from producers.cli import main; sys.exit(main())"]
 GRAPHS = ROOT / "tests/graphs"
 CHATS = ("chat", "asks", "nested", "fails", "forgets")
 
