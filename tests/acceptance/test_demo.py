@@ -102,7 +102,7 @@ def test_nothing_is_left_however_it_is_ended(
 @pytest.mark.parametrize("victim", ["valkey", "postgres", "shop", "worker-2"])
 def test_an_early_death_is_told(tmp_path: Path, victim: str) -> None:
     """Who died and what it said last, exit code 1, and nothing is left."""
-    command = Command("demo", "--yes", cwd=tmp_path, real=True)
+    command = Command("demo", "--yes", cwd=tmp_path)
     try:
         command.says("Starting two Celery workers")
         family = command.family()

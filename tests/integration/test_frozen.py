@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -123,8 +124,10 @@ def test_what_an_operator_changes_is_no_message(
 def test_those_that_wait_for_a_session_come_back_too(fleet: Fleet, database: Database) -> None:
     """More callers than sessions, all of them stopped."""
 
+    all_in_use = threading.Barrier(4)
+
     def hold(_: int) -> None:
-        fleet._sessions.run(lambda conn: conn.execute("SELECT pg_sleep(0.3)"))
+        fleet._sessions.run(lambda _: all_in_use.wait(20))
 
     with ThreadPoolExecutor(12) as pool:
         list(pool.map(hold, range(4)))

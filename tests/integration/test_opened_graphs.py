@@ -10,7 +10,7 @@ from infra.errors import RegistryError
 from infra.settings import get_settings
 from producers import Fleet
 from producers.cli.state import thread_in_full
-from tests.harness import ROOT, Database, eventually, write_graphs
+from tests.harness import ROOT, Database, write_graphs
 from tests.worker_processes import Workers
 from workers.drain import drain
 from workers.slot import Slot
@@ -94,5 +94,5 @@ def test_a_worker_that_ends_leaves_what_its_graphs_opened(
     worker.terminate()
     events = told.read_text().split()
     assert events.count("opened") > opened
-    assert eventually(lambda: events.count("opened") == events.count("closed"))
+    assert events.count("opened") == events.count("closed")
     assert "Traceback" not in worker.log()
