@@ -14,7 +14,6 @@ import inspect
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from os.path import basename
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -243,9 +242,9 @@ def _module(where: str, folder: Path, what: str, title: str) -> ModuleType:
 
 def _imported(file: Path) -> ModuleType | None:
     for module in [*sys.modules.values()]:
-        origin = getattr(module, "__file__", None)
-        # By its name first: there are thousands.
-        if origin and basename(origin) == file.name and Path(origin).resolve() == file:
+        # By the end of its path first: there are thousands, and some load more when asked.
+        origin = str(getattr(module, "__dict__", {}).get("__file__") or "")
+        if origin.endswith(file.name) and Path(origin).resolve() == file:
             return module if module.__name__ != "__main__" else None
     return None
 
