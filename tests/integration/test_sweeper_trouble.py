@@ -94,7 +94,7 @@ def test_a_row_that_a_producer_holds_keeps_no_other_thread_waiting(
             "UPDATE fleet.threads SET cancel_requested = true WHERE thread_id = %s",
             [f"refund:{key}"],
         )
-    with database.connect() as victim:
+    with database.session() as victim:
         take(victim, "C")
     with database.connect() as producer, producer.transaction():
         producer.execute(
