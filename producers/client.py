@@ -153,24 +153,24 @@ class Fleet(Looking, Operations, Corrections):
     def answer(
         self,
         thread_id: str,
-        question: str | Question | None,
+        question_id: str | Question | None,
         value: Any,
         *,
         message_id: str | None = None,
         answered_by: str | None = None,
     ) -> Receipt:
-        """Answer a question, given by its id; with None, the only one that is open.
+        """Answer a question; without its id, the only one that is open.
 
-        question: as `status` shows it, it need not be looked up once more.
+        question_id: or the Question as `status` shows it, which need not be looked up once more.
         value: what the question takes; an approval takes {"decisions": [...]}, "approved",
         "rejected" or a Verdict. Raises AnswerRefused with its reason, UnknownThread.
         """
         names = self._names(thread_id)
         thread = make_thread_id(**names)
-        if isinstance(question, Question):
-            named: Mapping[str, Any] = dict(question)
+        if isinstance(question_id, Question):
+            named: Mapping[str, Any] = dict(question_id)
         else:
-            named = self._named(thread, question, message_id)
+            named = self._named(thread, question_id, message_id)
         return self._accept(
             built(
                 Answer,

@@ -59,7 +59,8 @@ def test_a_question_as_status_shows_it_is_not_looked_up_once_more(
     with pytest.raises(UnknownThread):
         fleet.answer("refund:A3", question, "approved")
     assert accepted(database) == 2
-    assert fleet.answer(asked, question, "approved", message_id="m").outcome == "accepted"
+    receipt = fleet.answer(asked, question_id=question, value="approved", message_id="m")
+    assert receipt.outcome == "accepted"
     assert fleet.answer(asked, question, Verdict(True), message_id="m").outcome == "duplicate"
     refusal = refused(lambda: fleet.answer(asked, question, "rejected"))
     assert refusal.reason == "already_answered"
