@@ -70,10 +70,9 @@ class Turn:
             failpoint("claim.after_lock", self.claimed.place)
             self.telling.events.begin()
             lift(self.claimed.checkpoint_clock, self.claimed.checkpoint_id)
-            if self.claimed.crashes > 1:
-                with gate.alone(still_waiting=self.claim.check):
-                    return self._steps(following)
-            with gate.ordinary() as entered:
+            suspect = self.claimed.crashes > 1
+            way = gate.alone(still_waiting=self.claim.check) if suspect else gate.ordinary()
+            with way as entered:
                 if entered:
                     return self._steps(following)
             self.outcome = Outcome(Kind.RELEASED, delay=0.0)

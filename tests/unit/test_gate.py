@@ -28,7 +28,7 @@ def test_one_alone_waits_for_those_inside_and_keeps_new_ones_out() -> None:
     with gate.ordinary() as inside:
         assert inside
         thread.start()
-        eventually(lambda: gate._alone)
+        eventually(lambda: gate._alone is not None)
         with gate.ordinary() as late:
             assert not late
         assert not running.is_set()
@@ -40,26 +40,49 @@ def test_one_alone_waits_for_those_inside_and_keeps_new_ones_out() -> None:
     assert gate.wait()
 
 
-def test_two_alone_go_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    """While one is inside the other waits; then it enters."""
-    monkeypatch.setattr("workers.gate._PATIENCE", 0.02)
-    gate, leave, waits = Gate(), threading.Event(), threading.Event()
-    inside: list[str] = []
+def test_a_second_one_is_not_kept_in_line() -> None:
+    """While one is alone, or waits to be, the other is told so at once, and may come again."""
+    gate, running, leave = Gate(), threading.Event(), threading.Event()
 
-    def suspect(name: str) -> None:
-        with gate.alone(waits.set):
-            inside.append(name)
+    def suspect() -> None:
+        with gate.alone(lambda: None) as entered:
+            assert entered
+            running.set()
             assert leave.wait(5)
 
-    threads = [threading.Thread(target=suspect, args=(name,)) for name in ("one", "other")]
-    threads[0].start()
-    assert eventually(lambda: inside == ["one"])
-    threads[1].start()
-    assert waits.wait(5) and inside == ["one"]
+    thread = threading.Thread(target=suspect)
+    with gate.ordinary():
+        thread.start()
+        eventually(lambda: gate._alone is not None)
+        with gate.alone(lambda: None) as waiting:
+            assert not waiting
+    assert running.wait(5)
+    with gate.alone(lambda: None) as beside:
+        assert not beside
     leave.set()
-    for thread in threads:
+    thread.join(5)
+    with gate.alone(lambda: None) as after:
+        assert after
+
+
+def test_who_waits_to_be_alone_asks_whether_it_still_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("workers.gate._PATIENCE", 0.02)
+    gate, asked = Gate(), threading.Event()
+
+    def lost() -> None:
+        asked.set()
+        raise RuntimeError
+
+    def suspect() -> None:
+        with pytest.raises(RuntimeError), gate.alone(lost):
+            raise AssertionError
+
+    thread = threading.Thread(target=suspect)
+    with gate.ordinary():
+        thread.start()
+        assert asked.wait(5)
         thread.join(5)
-    assert inside == ["one", "other"] and gate.wait()
+    assert gate.wait()
 
 
 def test_an_error_leaves_the_gate_open() -> None:
