@@ -37,16 +37,16 @@ def world(
     made.close()
 
 
-def run(world: World, examples: int, *, shrink: bool = True) -> None:
+def run(world: World, examples: int, *, shrink: bool = True, chance: int = SEED) -> None:
     """Raises AssertionError, with the steps as its notes, when something does not hold."""
 
     class Ours(Mailbox):
         pass
 
     Ours.world = world
-    print(f"CHAOS_SEED={SEED}")
+    print(f"CHAOS_SEED={chance}")
     run_state_machine_as_test(
-        seed(SEED)(Ours),
+        seed(chance)(Ours),
         settings=settings(
             max_examples=examples,
             stateful_step_count=25,
@@ -110,7 +110,9 @@ def test_the_machine_finds_a_fault(world: World, fault: str) -> None:
     for mutation in mutations:
         mutate(world, *mutation)
     with pytest.raises((AssertionError, FlakyFailure)) as caught:
-        run(world, 500, shrink=False)
+        # What one seed leads to changes with the code that hypothesis looks at.
+        for chance in range(SEED, SEED + 5):
+            run(world, 200, shrink=False, chance=chance)
     # What two sessions do to each other is not the same in each run.
     found = getattr(caught.value, "exceptions", [caught.value])
     assert any(re.search(said, str(one)) for one in found), found

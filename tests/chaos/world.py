@@ -53,7 +53,7 @@ FATES = ("die", "cut", "unlocked", "beside", "cancel")
 
 _EMPTY = """
 DELETE FROM fleet.messages; DELETE FROM fleet.threads; DELETE FROM fleet.effects;
-DELETE FROM fleet.keyed_effects; DELETE FROM fleet.questions;
+DELETE FROM fleet.keyed_effects; DELETE FROM fleet.questions; DELETE FROM fleet.events;
 DELETE FROM checkpoints; DELETE FROM checkpoint_blobs; DELETE FROM checkpoint_writes;
 """
 
@@ -217,8 +217,8 @@ class _Open(Gate):
     """A gate that keeps nobody waiting."""
 
     @contextmanager
-    def alone(self, still_waiting: Callable[[], None]) -> Iterator[None]:
-        yield
+    def alone(self, still_waiting: Callable[[], None]) -> Iterator[bool]:
+        yield True
 
     @contextmanager
     def ordinary(self) -> Iterator[bool]:
