@@ -28,7 +28,7 @@ from infra.migrate import register_graphs, require_migrated
 from infra.postgres import connect, refuse_transaction_pooler
 from infra.settings import get_settings
 from producers.wakeup import NO_LIMIT, VERSION, Wake, publish_many
-from workers import health, metrics, notifier, publisher, shutdown
+from workers import health, inline, metrics, notifier, publisher, revisits, shutdown, streaming
 from workers.app import app
 from workers.drain import drain
 from workers.expiry import STORE_SWEEP
@@ -203,6 +203,13 @@ def _count(**_: Any) -> None:
     metrics.prepare(get_settings())
 
 
+def _meet_langgraph(**_: Any) -> None:
+    """Before the pool's processes are forked: each would read LangGraph's source for itself."""
+    inline.install()
+    revisits.install()
+    streaming.hearable()
+
+
 def _spare_collections() -> None:
     """What was imported lives as long as the process: no collection need look at it again.
 
@@ -292,6 +299,7 @@ def _close_slots(**_: Any) -> None:
 signals.worker_init.connect(_stand_in)
 signals.worker_init.connect(_count)
 signals.worker_init.connect(_check)
+signals.worker_init.connect(_meet_langgraph)
 signals.worker_ready.connect(_start_sweeper)
 signals.worker_process_init.connect(_warm_up)
 signals.worker_shutting_down.connect(_stop_slots)
