@@ -347,7 +347,7 @@ def test_a_receiver_that_is_gone_gets_nothing_more(
     database.fetch("UPDATE fleet.notifications SET status = 'gone' WHERE question_id = 'q1'")
     notifier.drop()
     moved = Notifier(elsewhere, WebhookChannel(elsewhere))
-    assert moved.lead()
+    assert eventually(moved.lead)
     look(moved)
     move(database, 2000)
     assert look(moved) == 1
@@ -410,11 +410,12 @@ def test_a_channel_that_raises_is_tried_again(
 
 _DIES = """
 from infra.settings import get_settings
+from tests.harness import eventually
 from workers.channels import WebhookChannel
 from workers.notifier import Notifier
 
 notifier = Notifier(get_settings(), WebhookChannel(get_settings()))
-assert notifier.lead()
+assert eventually(notifier.lead)
 notifier.tick()
 """
 
