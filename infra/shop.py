@@ -20,10 +20,10 @@ line, `shop listening on http://127.0.0.1:PORT`.
 """
 
 import argparse
-import contextlib
 import re
 import signal
 import sys
+import threading
 from decimal import Decimal
 from http.server import ThreadingHTTPServer
 from pathlib import Path
@@ -218,10 +218,11 @@ def main() -> None:
         server = ShopServer(options.host, options.port, books)
     except OSError as exc:
         sys.exit(f"The shop cannot listen on port {options.port}: {exc.strerror}. Choose another.")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    ending = {signal.SIGTERM, signal.SIGINT}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ending)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
     print(f"shop listening on http://{options.host}:{server.server_port}", flush=True)
-    with contextlib.suppress(KeyboardInterrupt):
-        server.serve_forever()
+    signal.sigwait(ending)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from typing import Annotated
 
 import typer
 
+from ..local.signals import insisting
 from . import (
     amend,
     complete,
@@ -93,9 +94,10 @@ for name in ("up", "demo", "bench", "chaos", "doctor"):
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
-    if os.environ.get("_FLEET_COMPLETE") == "complete_bash":
-        return complete.in_bash(lambda: _run(args))
-    return _run(args)
+    with insisting():
+        if os.environ.get("_FLEET_COMPLETE") == "complete_bash":
+            return complete.in_bash(lambda: _run(args))
+        return _run(args)
 
 
 def _run(args: Sequence[str] | None) -> int:

@@ -2,12 +2,15 @@
 
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 #: What a block under `ending_on_signals` is left with; SIGINT is KeyboardInterrupt.
 STOPPED = (KeyboardInterrupt, SystemExit)
+#: Seconds until a signal is given again.
+_MOMENT = 0.01
 
 
 @contextlib.contextmanager
@@ -53,5 +56,49 @@ def noting_an_interrupt() -> Iterator[Callable[[], bool]]:
         signal.signal(signal.SIGINT, usual)
 
 
+@contextlib.contextmanager
+def insisting() -> Iterator[None]:
+    """Let a signal that is to end the block end it wherever it finds the main thread.
+
+    What its handler raises inside of a finalizer or a callback of the garbage collector, Python
+    reports to `sys.unraisablehook` and drops: the block would go on as if nobody had asked. The
+    signal is given again instead, a moment later, by SIGALRM.
+    """
+    before, alarm = sys.unraisablehook, signal.getsignal(signal.SIGALRM)
+    dropped = False
+
+    def hook(unraisable: Any) -> None:
+        nonlocal dropped
+        number = _signal_of(unraisable.exc_value)
+        if number is None:
+            before(unraisable)
+            return
+        dropped = True
+        signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(number))
+        signal.setitimer(signal.ITIMER_REAL, _MOMENT)
+
+    sys.unraisablehook = hook
+    try:
+        yield
+    finally:
+        if dropped:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, alarm)
+        sys.unraisablehook = before
+
+
+def _signal_of(raised: BaseException | None) -> signal.Signals | None:
+    """Which signal's handler raised this."""
+    if isinstance(raised, KeyboardInterrupt):
+        return signal.SIGINT
+    return raised.number if isinstance(raised, _Left) else None
+
+
+class _Left(SystemExit):
+    def __init__(self, number: signal.Signals) -> None:
+        super().__init__(128 + number)
+        self.number = number
+
+
 def _leave(number: int, _: Any) -> NoReturn:
-    raise SystemExit(128 + number)
+    raise _Left(signal.Signals(number))
