@@ -5,11 +5,20 @@ of events, its field `t` when it was published, by which the script that adds th
 it; the channel carries the same JSON. The first event of a batch names in `after` the one that
 its claim gave before it, whether or not that one has reached the broker: so a reader sees that
 something is missing.
+
+Readers keep the key AUDIENCE there for `audience_lasts` seconds at a time. Without it workers
+publish nothing: nobody is there to hear it, nor was within the age that events in a stream reach.
 """
 
 from redis import ConnectionPool
 
 FIELD = "e"
+AUDIENCE = "fleet:audience"
+
+
+def audience_lasts(events_age: float) -> int:
+    """Seconds that the audience stands for after its last word, by the age of events."""
+    return int(events_age) + 60
 
 
 def stream(thread_id: str) -> str:

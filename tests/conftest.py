@@ -18,6 +18,7 @@ import redis
 from psycopg import sql
 
 from infra.devservers import Stack
+from infra.event_stream import AUDIENCE
 from infra.settings import get_settings
 from infra.valkey_server import DATABASES
 from tests.harness import ROOT, Broker, Database, Databases, Shop
@@ -112,11 +113,12 @@ def empty_database(databases: Databases) -> Iterator[Database]:
 
 @pytest.fixture
 def broker(stack: Stack) -> Iterator[Broker]:
-    """A Redis database of the test's own, empty."""
+    """A Redis database of the test's own, empty but for the word that somebody reads events."""
     number = next(_broker_numbers) % DATABASES
     url = urlsplit(stack.redis_url)._replace(path=f"/{number}").geturl()
     client = redis.Redis.from_url(url, socket_timeout=5)
     client.flushdb()
+    client.set(AUDIENCE, b"", ex=3600)
     yield Broker(url, client)
     client.close()
 

@@ -21,8 +21,9 @@ from graphs.values import plain
 from infra.failpoints import failpoint
 from infra.sql import query
 from workers.claim import Claim
+from workers.feed import Feed
 from workers.places import Place
-from workers.publisher import Feed, Publisher
+from workers.publisher import Publisher
 from workers.received import Received
 
 log = logging.getLogger("fleet.events")

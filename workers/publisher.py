@@ -2,9 +2,9 @@
 
 A turn only adds to its feed and goes on. What a feed holds goes out as one batch after
 ``token_interval``, or at once where somebody waits for it and nothing went out just before:
-under load one round trip serves many turns. A broker that is away or hangs
-costs this thread a timeout; what comes in the next second is let go, and readers find in
-Postgres what is durable (docs/events.md).
+under load one round trip serves many turns. Where nobody reads it is let go. A broker that
+is away or hangs costs this thread a timeout; what comes in the next second is let go, and
+readers find in Postgres what is durable (docs/events.md).
 """
 
 import hashlib
@@ -23,12 +23,14 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as BrokerHangs
 
 from infra.errors import FleetError
-from infra.event_stream import channel, database_of, stream
+from infra.event_stream import AUDIENCE, channel, database_of, stream
 from infra.failpoints import FailpointError, failpoint
 from infra.postgres import connect
 from infra.redis import script
 from infra.settings import Settings
 from infra.sql import query
+from workers.audience import Audience
+from workers.feed import Feed
 
 log = logging.getLogger("fleet.publisher")
 
@@ -36,21 +38,6 @@ log = logging.getLogger("fleet.publisher")
 _TIMEOUT, _QUIET = 0.5, 1.0
 #: Batches that one call of the broker's script takes.
 _AT_ONCE = 32
-
-
-class Feed:
-    """What one claim has told and nobody has heard yet; the publisher's lock guards it."""
-
-    __slots__ = ("due", "epoch", "events", "last", "place", "thread_id")
-
-    def __init__(self, thread_id: str, epoch: int, place: Callable[[], str]) -> None:
-        self.thread_id = thread_id
-        self.epoch = epoch
-        self.place = place
-        self.events: list[dict[str, Any]] = []
-        self.due: float | None = None
-        #: The id of the last event of the batch before.
-        self.last: str | None = None
 
 
 _Batch: TypeAlias = tuple[Feed, list[dict[str, Any]]]
@@ -64,7 +51,7 @@ class Publisher:
 
     def __init__(self, settings: Settings, clock: Callable[[], float] | None = None) -> None:
         self._settings = settings
-        self._interval = settings.token_interval
+        self._audience = Audience(settings.token_interval)
         self._kept = str(settings.events_kept)
         self._age = str(int(settings.events_age * 1000))
         self._clock = clock
@@ -84,14 +71,14 @@ class Publisher:
 
     def tell(self, feed: Feed, event: dict[str, Any], at_once: bool = False) -> None:
         """Add an event to the feed. Does not wait."""
-        now = time.monotonic()
+        now, interval = time.monotonic(), self._audience.interval
         with self._changed:
             feed.events.append(event)
             if feed.due is None:
-                feed.due = now + self._interval
+                feed.due = now + interval
                 self._feeds.append(feed)
             if at_once:
-                feed.due = min(feed.due, max(now, self._sent_at + self._interval))
+                feed.due = min(feed.due, max(now, self._sent_at + interval))
             if feed.due < self._wakes_at:
                 self._wakes_at = feed.due
                 self._changed.notify()
@@ -154,19 +141,14 @@ class Publisher:
             self._sent_at = now
             self._sending = True
             self._feeds = [f for f in self._feeds if f not in due]
-            return [(feed, self._taken(feed)) for feed in due]
-
-    def _taken(self, feed: Feed) -> list[dict[str, Any]]:
-        events, feed.events, feed.due = feed.events, [], None
-        if feed.last is not None:
-            events[0]["after"] = feed.last
-        feed.last = events[-1]["id"]
-        return events
+            return [(feed, feed.take()) for feed in due]
 
     def _send(self, batches: list[_Batch]) -> None:
         if time.monotonic() < self._quiet_until:
             return
         try:
+            if not self._heard():
+                return
             for feed, _ in batches:
                 failpoint("events.before_publish", feed.place)
             for (feed, events), reply in zip(batches, self._published(batches), strict=True):
@@ -176,6 +158,14 @@ class Publisher:
         except (RedisError, OSError, FailpointError) as exc:
             self._quiet_until = time.monotonic() + _QUIET
             log.warning("events are not published for now: %s", exc)
+
+    def _heard(self) -> bool:
+        """Whether anybody may read it. Raises RedisError, OSError."""
+        if not self._audience.known:
+            (found,) = self._call([("EXISTS", AUDIENCE)])
+            # A broker that does not say so may tell those who listen all the same.
+            self._audience.found(found != 0)
+        return self._audience.known
 
     def _published(self, batches: list[_Batch]) -> list[Any]:
         """What the broker says of each: nothing, the last id of a stream that is ahead, an error.

@@ -45,7 +45,9 @@ class Hub:
         self._log = Log(Streams(settings.redis_url), durable)
         self._snapshots = Snapshots(self._log)
         self._channels = (
-            Channels(settings.redis_url, self._heard, self._back) if settings.redis_url else None
+            Channels(settings.redis_url, self._heard, self._back, settings.events_age)
+            if settings.redis_url
+            else None
         )
         self._topics: dict[str, Topic] = {}
         self._look_every = look_every
@@ -56,6 +58,7 @@ class Hub:
         """Servers that are away are tried again: it never fails for them."""
         self._run(self._look_on())
         if self._channels is not None:
+            await self._channels.begin()
             self._run(self._channels.run())
 
     async def aclose(self) -> None:

@@ -3,6 +3,7 @@ fail half-way."""
 
 import asyncio
 import operator
+import os
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -116,6 +117,17 @@ def _failing(**options: Any) -> Any:
     return builder.add_edge(START, "answer").add_edge("answer", END).compile()
 
 
+def _waits(state: MessagesState) -> dict[str, Any]:
+    """Has spoken, and waits until the file TALKING_GATE, which it makes, is gone."""
+    said = Words().invoke(state["messages"])
+    gate = Path(os.environ["TALKING_GATE"])
+    gate.touch()
+    deadline = time.monotonic() + 30
+    while gate.exists() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return {"messages": [said]}
+
+
 def _nested() -> Any:
     outer = StateGraph(MessagesState).add_node("desk", _one(_answer))
     return outer.add_edge(START, "desk").add_edge("desk", END).compile()
@@ -125,6 +137,7 @@ chat = _one(_answer)
 achat = _one(_aanswer)
 plainly = _one(_plain)
 forgets = _one(_forgets)
+waits = _one(_waits)
 asks = _one(_asks)
 nested = _nested()
 fails = _failing()

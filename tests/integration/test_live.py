@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import pytest
 import redis
 
-from infra.event_stream import database_of, stream
+from infra.event_stream import AUDIENCE, database_of, stream
 from infra.settings import Settings
 from producers import UnknownThread
 from producers.live import EventId, Lagging
@@ -35,6 +35,52 @@ def test_events_come_as_they_are_written(writer: Writer, settings: Settings) -> 
                 assert reader.snapshots[0].thread.status == "idle"
 
     run(watch())
+
+
+def test_workers_are_told_that_somebody_reads(
+    writer: Writer, settings: Settings, broker: Broker
+) -> None:
+    """Before anything is read, for as long as streams may hold events, and again once the broker
+    has forgotten it."""
+
+    async def watch() -> None:
+        broker.client.delete(AUDIENCE)
+        writer.create("idle")
+        async with hub_of(settings) as hub:
+            left = broker.client.ttl(AUDIENCE)
+            assert settings.events_age < left <= settings.events_age + 60
+            reader = Reader(hub, THREAD)
+            await soon(lambda: reader.snapshots)
+            broker.client.flushdb()
+            await soon(lambda: broker.client.exists(AUDIENCE))
+        assert broker.client.exists(AUDIENCE)
+
+    run(watch())
+
+
+def test_a_broker_that_does_not_take_the_word_is_heard_all_the_same(
+    writer: Writer, settings: Settings, broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A user of it who may not write: somebody else has to say it."""
+    number = database_of(broker.url)
+    broker.client.acl_setuser(
+        f"reader{number}", enabled=True, passwords=["+pw"], keys=["*"], channels=["*"],
+        commands=["+@all", "-set"], reset=True,
+    )  # fmt: skip
+    address = urlsplit(broker.url)
+    url = address._replace(netloc=f"reader{number}:pw@{address.hostname}:{address.port}").geturl()
+
+    async def watch() -> None:
+        writer.create("idle")
+        async with hub_of(settings.model_copy(update={"redis_url": url})) as hub:
+            reader = Reader(hub, THREAD)
+            await soon(lambda: reader.snapshots)
+            writer.claim()
+            writer.both(writer.ended())
+            await soon(lambda: len(reader.ids) == 2)
+
+    run(watch())
+    assert caplog.text.count("does not take the key fleet:audience") == 1
 
 
 def test_going_on_from_any_event(writer: Writer, settings: Settings) -> None:

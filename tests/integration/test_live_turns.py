@@ -9,17 +9,20 @@ from typing import Any
 import pytest
 
 from infra.devservers import Stack
+from infra.event_stream import AUDIENCE
 from infra.settings import Settings, get_settings
 from producers import Fleet
 from producers.live import Event
 from tests.events_by_hand import Reader, hub_of, run, soon
-from tests.harness import ROOT, Database, clean_environment, eventually, write_graphs
+from tests.harness import ROOT, Broker, Database, clean_environment, eventually, write_graphs
 from tests.warm_commands import FLEET
+from workers import audience
 from workers.drain import drain
+from workers.publisher import publisher
 from workers.slot import Slot
 
 GRAPHS = ROOT / "tests/graphs"
-CHATS = ("chat", "asks", "nested", "fails", "forgets")
+CHATS = ("chat", "asks", "nested", "fails", "forgets", "waits")
 
 
 @pytest.fixture
@@ -88,6 +91,66 @@ def test_a_conversation(graph: str, slot: Slot, fleet: Fleet, settings: Settings
                 ("assistant", "You said and now?."),
             ]
             assert not found.partial and not found.running_tools
+
+    run(watch())
+
+
+@pytest.fixture
+def unheard(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody reads, and workers have run for longer than they assume some to."""
+    broker.client.delete(AUDIENCE)
+    monkeypatch.setattr(audience, "_AT_FIRST", 0)
+
+
+def test_a_reader_who_comes_to_turns_that_nobody_heard(
+    unheard: None, slot: Slot, fleet: Fleet, settings: Settings, broker: Broker
+) -> None:
+    """Between two turns: all of the first is in the snapshot, all of the second comes live."""
+
+    async def watch() -> None:
+        thread = fleet.submit("chat", "A", user("good morning")).thread_id
+        await turn(slot, thread)
+        publisher(settings).flush(5)
+        assert not broker.client.keys("fleet:events:*")
+        async with hub_of(settings, look_every=60) as hub:
+            reader = Reader(hub, thread)
+            await soon(lambda: reader.snapshots)
+            assert len(reader.texts) == 2 and reader.snapshots[0].thread.status == "done"
+            fleet.send(thread, user("and now?", "u2"))
+            await turn(slot, thread)
+            await soon(lambda: kinds(reader)[-1:] == ["ended"])
+            assert kinds(reader)[0] == "turn" and "token" in kinds(reader)
+            assert [*reader.texts.values()][2:] == ["You said and now?."]
+            assert len(reader.snapshots) == 1
+
+    run(watch())
+
+
+def test_a_reader_who_comes_in_the_middle_of_an_unheard_turn(
+    unheard: None,
+    fleet: Fleet,
+    settings: Settings,
+    slot: Slot,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it has missed is made up for."""
+
+    async def watch() -> None:
+        gate = tmp_path / "gate"
+        monkeypatch.setenv("TALKING_GATE", str(gate))
+        thread = fleet.submit("waits", "A", user("x")).thread_id
+        running = asyncio.create_task(turn(slot, thread))
+        await soon(gate.exists)
+        publisher(settings).flush(5)
+        async with hub_of(settings, look_every=60) as hub:
+            reader = Reader(hub, thread)
+            await soon(lambda: reader.snapshots)
+            gate.unlink()
+            await running
+            await soon(lambda: len(reader.snapshots) == 2)
+            assert reader.snapshots[1].thread.status == "done"
+            assert [*reader.texts.values()] == ["x", "You said x."]
 
     run(watch())
 

@@ -3,17 +3,20 @@
 import threading
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import orjson
 import pytest
 
-from infra.event_stream import FIELD, channel, database_of, stream
+from infra.event_stream import AUDIENCE, FIELD, channel, database_of, stream
 from infra.settings import get_settings
 from tests.harness import Broker, Database, eventually
 from tests.integration.mailbox import deaf_server
 from tests.integration.test_claim import accept
-from workers.publisher import Feed, Publisher
+from workers import audience
+from workers.feed import Feed
+from workers.publisher import Publisher
 
 THREAD = "refund:A"
 
@@ -65,6 +68,31 @@ def test_who_listens_gets_the_same_batch(publisher: Publisher, broker: Broker) -
         publisher.tell(feed(), event(5, 1), at_once=True)
         message: Any = eventually(lambda: heard.get_message(timeout=1))
     assert orjson.loads(message["data"]) == entries(broker)[0][1]
+
+
+def test_nothing_is_published_while_nobody_reads(
+    publisher: Publisher, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the first moments; the first batch after somebody came names what was let go."""
+    broker.client.delete(AUDIENCE)
+    told = feed()
+    publisher.tell(told, event(5, 0))
+    assert publisher.flush(5) and kept_ids(broker) == ["5-0"]
+    now = [time.monotonic() + 60]
+    monkeypatch.setattr(audience, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    publisher.tell(told, event(5, 1))
+    publisher.tell(told, event(5, 2), at_once=True)
+    assert publisher.flush(5) and kept_ids(broker) == ["5-0"]
+    broker.client.set(AUDIENCE, b"")
+    publisher.tell(told, event(5, 3))
+    assert publisher.flush(5)
+    assert kept_ids(broker) == ["5-0", "5-3"] and entries(broker)[1][1][0]["after"] == "5-2"
+    broker.client.delete(AUDIENCE)
+    publisher.tell(told, event(5, 4))
+    assert publisher.flush(5) and kept_ids(broker)[-1] == "5-4", "so soon it is not asked again"
+    now[0] += 30
+    publisher.tell(told, event(5, 5))
+    assert publisher.flush(5) and kept_ids(broker)[-1] == "5-4"
 
 
 def test_deltas_of_one_text_are_joined(publisher: Publisher, broker: Broker) -> None:
