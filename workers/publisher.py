@@ -1,10 +1,11 @@
 """The publisher: one thread of the process that brings events to the broker, for all slots.
 
-A turn only adds to its feed and goes on. What a feed holds goes out as one batch after
-``token_interval``, or at once where somebody waits for it and nothing went out just before:
-under load one round trip serves many turns. Where nobody reads it is let go. A broker that
-is away or hangs costs this thread a timeout; what comes in the next second is let go, and
-readers find in Postgres what is durable (docs/events.md).
+A turn only adds to its feed and goes on. What a feed holds goes out as one batch within
+``token_interval``, or at once where somebody waits for it and nothing went out just before.
+With the first that is due go all others: under load one round trip serves many turns.
+Where nobody reads it is let go. A broker that is away or hangs costs this thread a timeout;
+what comes in the next second is let go, and readers find in Postgres what is durable
+(docs/events.md).
 """
 
 import hashlib
@@ -60,6 +61,7 @@ class Publisher:
         self._sha = hashlib.sha1(self._script.encode(), usedforsecurity=False).hexdigest()
         self._changed = threading.Condition(threading.Lock())
         self._feeds: list[Feed] = []
+        self._due = float("inf")
         self._wakes_at = 0.0
         self._sent_at = 0.0
         self._sending = False
@@ -73,14 +75,13 @@ class Publisher:
         """Add an event to the feed. Does not wait."""
         now, interval = time.monotonic(), self._audience.interval
         with self._changed:
-            feed.events.append(event)
-            if feed.due is None:
-                feed.due = now + interval
+            if not feed.events:
                 self._feeds.append(feed)
-            if at_once:
-                feed.due = min(feed.due, max(now, self._sent_at + interval))
-            if feed.due < self._wakes_at:
-                self._wakes_at = feed.due
+            feed.events.append(event)
+            due = max(now, self._sent_at + interval) if at_once else now + interval
+            self._due = min(self._due, due)
+            if self._due < self._wakes_at:
+                self._wakes_at = self._due
                 self._changed.notify()
         if self._thread is None:
             self._begin()
@@ -99,10 +100,9 @@ class Publisher:
     def flush(self, seconds: float) -> bool:
         """Send what there is now, and wait so long at most; whether all of it is sent."""
         with self._changed:
-            for feed in self._feeds:
-                feed.due = 0.0
-            self._wakes_at = 0.0
-            self._changed.notify_all()
+            if self._feeds:
+                self._due = 0.0
+                self._changed.notify_all()
             return self._changed.wait_for(lambda: not self._feeds and not self._sending, seconds)
 
     # The thread
@@ -125,23 +125,25 @@ class Publisher:
                 log.exception("events were not published")
 
     def _next(self) -> list[_Batch]:
-        """Wait for feeds that are due, and empty them."""
+        """Wait until something is due, and take all that there is."""
         with self._changed:
             self._sending = False
             self._changed.notify_all()
-            while True:
-                now = time.monotonic()
-                due = [f for f in self._feeds if f.due is not None and f.due <= now]
-                if due:
-                    break
-                first = min((f.due for f in self._feeds if f.due is not None), default=None)
-                self._wakes_at = float("inf") if first is None else first
-                self._changed.wait(None if first is None else first - now)
-            self._wakes_at = 0.0
-            self._sent_at = now
+            while not self._feeds or self._due > time.monotonic():
+                self._wait()
+            self._wakes_at, self._due = 0.0, float("inf")
+            self._sent_at = time.monotonic()
             self._sending = True
-            self._feeds = [f for f in self._feeds if f not in due]
-            return [(feed, feed.take()) for feed in due]
+            feeds, self._feeds = self._feeds, []
+            return [(feed, feed.take()) for feed in feeds]
+
+    def _wait(self) -> None:
+        """Until what there is is due; first so long as nothing new can be, of which then nobody
+        has to tell."""
+        now, due = time.monotonic(), self._due if self._feeds else float("inf")
+        soonest = self._sent_at + self._audience.interval
+        self._wakes_at = min(due, soonest) if soonest > now else due
+        self._changed.wait(None if self._wakes_at == float("inf") else self._wakes_at - now)
 
     def _send(self, batches: list[_Batch]) -> None:
         if time.monotonic() < self._quiet_until:
