@@ -58,6 +58,15 @@ class Excuses:
                 self._owed.append((claimed.thread_id, claimed.seq, claimed.epoch))
         self._owing()
 
+    def end_lost(self, claim: Claim) -> None:
+        """As `owe`; nobody can tell whether the end of its turn was committed."""
+        self.owe(claim)
+        log.warning(
+            "the session was lost at the end of the turn of %s: where it was not committed, "
+            "the sweep hands the message on",
+            claim.thread_id,
+        )
+
     def pay(self) -> None:
         """Take back what is owed. While Postgres is away it stays owed."""
         if not self._owed or time.monotonic() < self._not_before:

@@ -28,7 +28,17 @@ from infra.migrate import register_graphs, require_migrated
 from infra.postgres import connect, refuse_transaction_pooler
 from infra.settings import get_settings
 from producers.wakeup import NO_LIMIT, VERSION, Wake, publish_many
-from workers import health, inline, metrics, notifier, publisher, revisits, shutdown, streaming
+from workers import (
+    health,
+    holding,
+    inline,
+    metrics,
+    notifier,
+    publisher,
+    revisits,
+    shutdown,
+    streaming,
+)
 from workers.app import app
 from workers.drain import drain
 from workers.expiry import STORE_SWEEP
@@ -46,7 +56,7 @@ _notifiers: list[notifier.Notifier] = []
 _slots = threading.local()
 #: Those of this process.
 _made: list[Slot] = []
-#: Seconds for the consumer to let go of its queues.
+#: Seconds for the last events to go out.
 _PATIENCE = 0.4
 #: This worker's name and the queues it was started with; set before the fork.
 _name: str | None = None
@@ -233,7 +243,7 @@ def _start_sweeper(sender: Any = None, **_: Any) -> None:
         queues=[*_queues],
         slots=int(sender.controller.concurrency),
         pool=type(pool).__module__.rsplit(".", 1)[-1],
-        hold=lambda wanted: _hold(sender, [*_queues], wanted),
+        hold=functools.partial(holding.hold, sender, [*_queues]),
         store_sweep=registry().store.sweep_seconds or STORE_SWEEP,
     )
     _sweeper.start()
@@ -247,26 +257,6 @@ def _warm_up(**_: Any) -> None:
     _spare_collections()
     with contextlib.suppress(FleetError):
         _slot().connection()
-
-
-def _hold(consumer: Any, queues: list[str], wanted: bool) -> None:
-    """Take no wake-ups and no turns, or do so again. Called in the sweeper's thread."""
-    done = threading.Event()
-    consumer.call_soon(_select, consumer, queues, not wanted, done)
-    # Best in this order: a wake-up that still comes is handed back. But a consumer that
-    # waits for its broker must not keep the turns going.
-    done.wait(_PATIENCE)
-    shutdown.hold(wanted)
-
-
-def _select(consumer: Any, queues: list[str], wanted: bool, done: threading.Event) -> None:
-    """Consume from the queues or not. A broker that is away is met again with what is
-    selected now."""
-    try:
-        for queue in queues:
-            (consumer.add_task_queue if wanted else consumer.cancel_task_queue)(queue)
-    finally:
-        done.set()
 
 
 def _stop_slots(**_: Any) -> None:

@@ -246,16 +246,9 @@ class Turn:
             if self.claim.drop_refused():
                 hearing.undone(self.saver.stored)
             last = self.telling.events.closing(written, self.outcome.kind, hearing.corrections)
-            then = Then(partial(self.telling.events.publish, last), self._end_lost)
+            publish = partial(self.telling.events.publish, last)
+            then = Then(publish, partial(self.slot.keeper.excuses.end_lost, self.claim))
             return self.claim.finish(written, following, last, then)
-
-    def _end_lost(self) -> None:
-        self.slot.keeper.excuses.owe(self.claim)
-        log.warning(
-            "the session was lost at the end of the turn of %s: where it was not committed, "
-            "the sweep hands the message on",
-            self.claimed.thread_id,
-        )
 
     def _ending(self, outcome: Outcome) -> dict[str, Any]:
         """What ``fleet.finish`` is to write for this outcome, which becomes the turn's."""
