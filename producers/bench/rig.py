@@ -21,6 +21,7 @@ from graphs.registry import Registry
 from infra import failpoints
 from infra.devservers import Child, Stack
 from infra.errors import FleetError
+from infra.event_stream import AUDIENCE
 from infra.migrate import migrate
 from infra.postgres import connect
 from infra.sql import query
@@ -95,6 +96,10 @@ class Rig:
             **self._settings,
         )
         return Launcher(self.stack, settings, self.stack.data_dir)
+
+    def have_readers(self) -> None:
+        """From now on workers publish events, as where a gateway is about."""
+        self.broker.set(AUDIENCE, b"")
 
     def spawn(self, name: str, argv: list[str]) -> Child:
         """Python with these arguments."""

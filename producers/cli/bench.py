@@ -74,6 +74,9 @@ def refund(
         int, typer.Option("--batch", min=1, max=500, help="Refunds submitted in one transaction.")
     ] = 10,
     only: Annotated[Part | None, typer.Option("--only", help="One part of it.")] = None,
+    readers: Annotated[
+        bool, typer.Option("--readers", help="Workers publish events, as with a gateway.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Refunds against plain LangGraph, takeover after kill -9, and stopping on SIGTERM.
@@ -84,7 +87,7 @@ def refund(
 
     found: dict[str, Any] = {"cores": default_concurrency(), **{key: None for key, _, _ in _KEYS}}
     if only in (None, Part.throughput, Part.commits):
-        found |= _load(pairs, orders, batch, compare=only is not Part.commits)
+        found |= _load(pairs, orders, batch, compare=only is not Part.commits, readers=readers)
     if only in (None, Part.takeover, Part.sigterm):
         found |= _losses(kills, only)
     if as_json:
@@ -160,13 +163,17 @@ def _print_live(found: dict[str, Any]) -> None:
         note(fault)
 
 
-def _load(pairs: int, orders: int, batch: int, compare: bool) -> dict[str, Any]:
+def _load(pairs: int, orders: int, batch: int, compare: bool, readers: bool) -> dict[str, Any]:
     from ..bench.pairs import measure, measure_commits
     from ..bench.rig import Rig
 
     note("starting servers and workers for throughput ...")
     with Rig() as rig:
-        return (measure if compare else measure_commits)(rig, pairs, orders, batch, note)
+        if readers:
+            rig.have_readers()
+        found = (measure if compare else measure_commits)(rig, pairs, orders, batch, note)
+    found["throughput" if compare else "commits"]["readers"] = readers
+    return found
 
 
 def _losses(kills: int, only: Part | None) -> dict[str, Any]:

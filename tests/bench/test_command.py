@@ -51,7 +51,8 @@ def test_all_of_it(tmp_path: Path) -> None:
 
 def test_one_part_of_it(tmp_path: Path) -> None:
     """What was not measured is null."""
-    found = numbers(tmp_path, "--only", "commits")
+    found = numbers(tmp_path, "--only", "commits", "--readers")
+    assert found["commits"]["readers"] is True
     assert found["commits_per_refund"] > 0 and found["wakeups_per_turn"] > 0
     assert [found[key] for key in ("ratio_to_plain_langgraph", "cpu_ratio", *TAKEOVER)] == [
         None
