@@ -6,18 +6,20 @@ it; the channel carries the same JSON. The first event of a batch names in `afte
 its claim gave before it, whether or not that one has reached the broker: so a reader sees that
 something is missing.
 
-Readers keep the key AUDIENCE there for `audience_lasts` seconds at a time. Without it workers
-publish nothing: nobody is there to hear it, nor was within the age that events in a stream reach.
+While the key AUDIENCE is there, workers publish. Readers see to that, and it outlives them by
+the age that events reach. Its value is since when it has been there without a break (Unix, in
+milliseconds, by the broker's clock): after an entry of that time or later everything has been
+published.
 """
 
 from redis import ConnectionPool
 
-FIELD = "e"
+FIELD, PUBLISHED_AT = "e", "t"
 AUDIENCE = "fleet:audience"
 
 
 def audience_lasts(events_age: float) -> int:
-    """Seconds that the audience stands for after its last word, by the age of events."""
+    """Seconds after the last reader's last word, by the age of events."""
     return int(events_age) + 60
 
 

@@ -218,11 +218,22 @@ def main() -> None:
         server = ShopServer(options.host, options.port, books)
     except OSError as exc:
         sys.exit(f"The shop cannot listen on port {options.port}: {exc.strerror}. Choose another.")
-    ending = {signal.SIGTERM, signal.SIGINT}
-    signal.pthread_sigmask(signal.SIG_BLOCK, ending)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    _end_on_signals(server)
     print(f"shop listening on http://{options.host}:{server.server_port}", flush=True)
-    signal.sigwait(ending)
+    server.serve_forever()
+
+
+def _end_on_signals(server: ShopServer) -> None:
+    """Waited for, not handled: what a handler raises in a finalizer Python drops."""
+    wanted = (signal.SIGTERM, signal.SIGINT)
+    ending = {n for n in wanted if signal.getsignal(n) is not signal.SIG_IGN}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ending)
+
+    def wait() -> None:
+        signal.sigwait(ending)
+        server.shutdown()
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 if __name__ == "__main__":

@@ -118,7 +118,7 @@ def broker(stack: Stack) -> Iterator[Broker]:
     url = urlsplit(stack.redis_url)._replace(path=f"/{number}").geturl()
     client = redis.Redis.from_url(url, socket_timeout=5)
     client.flushdb()
-    client.set(AUDIENCE, b"", ex=3600)
+    client.set(AUDIENCE, 0)
     yield Broker(url, client)
     client.close()
 

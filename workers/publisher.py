@@ -40,7 +40,6 @@ _TIMEOUT, _QUIET = 0.5, 1.0
 #: Batches that one call of the broker's script takes.
 _AT_ONCE = 32
 
-
 _Batch: TypeAlias = tuple[Feed, list[dict[str, Any]]]
 
 
@@ -82,7 +81,8 @@ class Publisher:
             self._due = min(self._due, due)
             if self._due < self._wakes_at:
                 self._wakes_at = self._due
-                self._changed.notify()
+                # Not one only: that might be who waits in `flush`.
+                self._changed.notify_all()
         if self._thread is None:
             self._begin()
 
@@ -138,8 +138,8 @@ class Publisher:
             return [(feed, feed.take()) for feed in feeds]
 
     def _wait(self) -> None:
-        """Until what there is is due; first so long as nothing new can be, of which then nobody
-        has to tell."""
+        """Until something is due. Before `soonest` nothing can be, so who tells meanwhile need
+        not wake this thread."""
         now, due = time.monotonic(), self._due if self._feeds else float("inf")
         soonest = self._sent_at + self._audience.interval
         self._wakes_at = min(due, soonest) if soonest > now else due
@@ -163,11 +163,11 @@ class Publisher:
 
     def _heard(self) -> bool:
         """Whether anybody may read it. Raises RedisError, OSError."""
-        if not self._audience.known:
-            (found,) = self._call([("EXISTS", AUDIENCE)])
-            # A broker that does not say so may tell those who listen all the same.
-            self._audience.found(found != 0)
-        return self._audience.known
+        if self._audience.assumed:
+            return True
+        (found,) = self._call([("EXISTS", AUDIENCE)])
+        # Who may not look publishes.
+        return self._audience.found(found != 0)
 
     def _published(self, batches: list[_Batch]) -> list[Any]:
         """What the broker says of each: nothing, the last id of a stream that is ahead, an error.

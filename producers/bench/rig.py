@@ -99,7 +99,7 @@ class Rig:
 
     def have_readers(self) -> None:
         """From now on workers publish events, as where a gateway is about."""
-        self.broker.set(AUDIENCE, b"")
+        self.broker.set(AUDIENCE, 0)
 
     def spawn(self, name: str, argv: list[str]) -> Child:
         """Python with these arguments."""

@@ -94,10 +94,9 @@ for name in ("up", "demo", "bench", "chaos", "doctor"):
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run one command; its exit code."""
-    with insisting():
-        if os.environ.get("_FLEET_COMPLETE") == "complete_bash":
-            return complete.in_bash(lambda: _run(args))
-        return _run(args)
+    if os.environ.get("_FLEET_COMPLETE") == "complete_bash":
+        return complete.in_bash(lambda: _run(args))
+    return _run(args)
 
 
 def _run(args: Sequence[str] | None) -> int:
@@ -105,8 +104,9 @@ def _run(args: Sequence[str] | None) -> int:
     as_json = "--json" in given
     try:
         command = flowing(typer.main.get_command(app))
-        done = command.main(given, prog_name="fleet", standalone_mode=False)
-        sys.stdout.flush()
+        with insisting():
+            done = command.main(given, prog_name="fleet", standalone_mode=False)
+            sys.stdout.flush()
         return done if isinstance(done, int) else 0
     except BrokenPipeError:
         return _reader_gone()

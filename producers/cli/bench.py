@@ -85,7 +85,10 @@ def refund(
     """
     from ..local.host import default_concurrency
 
-    found: dict[str, Any] = {"cores": default_concurrency(), **{key: None for key, _, _ in _KEYS}}
+    if readers and only in (Part.takeover, Part.sigterm):
+        raise typer.BadParameter(f"{only} is not about throughput.", param_hint="--readers")
+    found: dict[str, Any] = {"cores": default_concurrency(), "readers": readers}
+    found |= {key: None for key, _, _ in _KEYS}
     if only in (None, Part.throughput, Part.commits):
         found |= _load(pairs, orders, batch, compare=only is not Part.commits, readers=readers)
     if only in (None, Part.takeover, Part.sigterm):
@@ -171,9 +174,7 @@ def _load(pairs: int, orders: int, batch: int, compare: bool, readers: bool) -> 
     with Rig() as rig:
         if readers:
             rig.have_readers()
-        found = (measure if compare else measure_commits)(rig, pairs, orders, batch, note)
-    found["throughput" if compare else "commits"]["readers"] = readers
-    return found
+        return (measure if compare else measure_commits)(rig, pairs, orders, batch, note)
 
 
 def _losses(kills: int, only: Part | None) -> dict[str, Any]:

@@ -50,8 +50,8 @@ async def _follow(thread: str, after: "EventId | None", as_json: bool) -> None:
     from ..live import Hub, Lagging
 
     hub = Hub(get_settings())
-    await hub.start()
     try:
+        await hub.start()
         while True:
             async for item in hub.watch(thread, after):
                 if isinstance(item, Lagging):

@@ -11,16 +11,13 @@ from redis.exceptions import RedisError
 
 from infra.event_stream import channel, database_of
 
-from .audience import Audience
 from .streams import client
-from .tasks import apart, end
+from .tasks import end
 
 log = logging.getLogger("fleet.live")
 
 #: Seconds without a word after which the broker is asked for one, and given up.
 _ASK_AFTER, _GIVE_UP_AFTER = 3.0, 6.0
-#: Seconds that the first word to the workers may take.
-_BEGIN_WITHIN = 0.5
 _FIRST_PAUSE, _LAST_PAUSE = 0.05, 1.0
 _AT_ONCE = 500
 #: No thread's: a connection with no channel at all could not be listened to.
@@ -32,15 +29,9 @@ class Channels:
     subscribed after a time when they were not."""
 
     def __init__(
-        self,
-        url: str,
-        heard: Callable[[str, bytes], None],
-        back: Callable[[], None],
-        events_age: float,
+        self, url: str, heard: Callable[[str, bytes], None], back: Callable[[], None]
     ) -> None:
-        """events_age: seconds that events are kept."""
         self._client = client(url)
-        self._audience = Audience(self._client, events_age)
         self._database = database_of(url)
         self._heard = heard
         self._back = back
@@ -63,12 +54,6 @@ class Channels:
     def remove(self, thread_id: str) -> None:
         self._wanted.pop(thread_id, None)
         self._changed.set()
-
-    async def begin(self) -> None:
-        """Before anything is read; not long where the broker is away."""
-        with suppress(RedisError, OSError, TimeoutError):
-            async with asyncio.timeout(_BEGIN_WITHIN):
-                await apart(self._audience.say())
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -96,27 +81,25 @@ class Channels:
     async def _session(self) -> None:
         pubsub = self._client.pubsub()
         self._have = set()
-        tasks: list[asyncio.Task[None]] = []
+        sender: asyncio.Task[None] | None = None
         try:
-            await self._audience.say()
             await pubsub.subscribe(self._name(_NOBODY))
-            for work in self._audience.keep_saying(), self._subscribe(pubsub):
-                tasks.append(asyncio.create_task(work))
-            await self._listen(pubsub, tasks)
+            sender = asyncio.create_task(self._subscribe(pubsub))
+            await self._listen(pubsub, sender)
         finally:
-            await end(tasks)
+            if sender is not None:
+                await end([sender])
             with suppress(RedisError, OSError, TimeoutError):
                 await pubsub.aclose()  # type: ignore[no-untyped-call]
 
-    async def _listen(self, pubsub: Any, tasks: "list[asyncio.Task[None]]") -> None:
+    async def _listen(self, pubsub: Any, sender: "asyncio.Task[None]") -> None:
         heard_at = time.monotonic()
         while True:
             message = await pubsub.get_message(timeout=_ASK_AFTER)
             now = time.monotonic()
-            for task in tasks:
-                if task.done():
-                    task.result()
             if message is None:
+                if sender.done():
+                    sender.result()
                 if now - heard_at > _GIVE_UP_AFTER:
                     raise TimeoutError(f"no word from it for {_GIVE_UP_AFTER:g} s")
                 await pubsub.ping()

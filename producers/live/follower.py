@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from .events import Event
 from .ids import FIRST, EventId
-from .log import Log
+from .log import Log, Reading
 from .snapshot import Reason, Snapshot, Snapshots
 from .trail import Trail
 
@@ -73,7 +73,7 @@ class Follower:
                 self.renew = "gone"
                 continue
             self.holed = self.holed or reading.hole or reading.early
-            if await self._shown(reading.events):
+            if await self._shown(reading):
                 return
 
     def taken(self) -> list[Item]:
@@ -81,12 +81,15 @@ class Follower:
         items, self._items = self._items, []
         return items
 
-    async def _shown(self, events: list[Event]) -> bool:
-        """Whether all of them were."""
-        for event in events:
+    async def _shown(self, reading: Reading) -> bool:
+        """Whether all of its events were."""
+        for event in reading.events:
             if event.anew or (self._begins_again(event) and await self._void()):
                 self.renew = "retracted"
                 return False
+            if event.id in reading.alone and await self._stale():
+                # That it was taken back has been lost on its way.
+                self.holed = True
             self._items.append(event)
             if not self.show(event):
                 return False
@@ -109,7 +112,10 @@ class Follower:
 
     async def _void(self) -> bool:
         """Whether something of what was shown has not become durable, and never will."""
-        if self._trail.broken:
-            return True
-        doubted = self._trail.doubted
+        return self._trail.broken or await self._stale()
+
+    async def _stale(self) -> bool:
+        """Whether events that were shown have not become durable."""
+        if not (doubted := self._trail.doubted):
+            return False
         return bool(doubted - await self._log.durable.known(self.thread_id, doubted))

@@ -16,6 +16,7 @@ from typing import Any
 from infra.settings import Settings
 
 from ..errors import ProducerError, UnknownThread
+from .attendance import Attendance
 from .channels import Channels
 from .durable import Durable
 from .events import Event, Lagging, batch
@@ -45,7 +46,10 @@ class Hub:
         self._log = Log(Streams(settings.redis_url), durable)
         self._snapshots = Snapshots(self._log)
         self._channels = (
-            Channels(settings.redis_url, self._heard, self._back, settings.events_age)
+            Channels(settings.redis_url, self._heard, self._back) if settings.redis_url else None
+        )
+        self._attendance = (
+            Attendance(settings.redis_url, settings.events_age, self._unheard)
             if settings.redis_url
             else None
         )
@@ -57,8 +61,10 @@ class Hub:
     async def start(self) -> None:
         """Servers that are away are tried again: it never fails for them."""
         self._run(self._look_on())
+        if self._attendance is not None:
+            await self._attendance.begin()
+            self._run(self._attendance.keep_saying())
         if self._channels is not None:
-            await self._channels.begin()
             self._run(self._channels.run())
 
     async def aclose(self) -> None:
@@ -71,6 +77,8 @@ class Hub:
         await end(self._tasks)
         if self._channels is not None:
             await self._channels.aclose()
+        if self._attendance is not None:
+            await self._attendance.aclose()
         await self._log.streams.aclose()
         await self._log.durable.aclose()
 
@@ -181,6 +189,12 @@ class Hub:
         """Channels are heard again: what was published meanwhile is in the streams."""
         self._log.streams.back()
         self._run(self._catch_up())
+
+    def _unheard(self) -> None:
+        """Workers may have published nothing for a while."""
+        for topic in self._topics.values():
+            topic.holed()
+            topic.stir()
 
     async def _catch_up(self) -> None:
         positions = {t.thread_id: t.last for t in self._topics.values() if t.last is not None}

@@ -18,13 +18,15 @@ class Reading:
     """Events in order. hole: something before one of them is not known.
 
     early: the last of them is durable and has not come by the stream, in the middle of a
-    turn: what the stream has before it may still come, too late. away: the broker could not be
-    read.
+    turn: what the stream has before it may still come, too late. alone: ids of those that
+    settle their turn and have not come by the stream: what it had to say just before, for good
+    or to take something back, may be lost. away: the broker could not be read.
     """
 
     events: list[Event]
     hole: bool
     early: bool
+    alone: frozenset[EventId]
     away: bool
 
 
@@ -60,7 +62,9 @@ class Log:
         newest = merged.events[-1] if merged.events else None
         by_stream = bool(streamed) and newest is not None and newest.id <= streamed[-1].id
         early = newest is not None and not by_stream and not newest.settles
-        return Reading(merged.events, merged.hole, early, away)
+        known = {event.id for event in streamed}
+        alone = frozenset(e.id for e in merged.events if e.settles and e.id not in known)
+        return Reading(merged.events, merged.hole, early, alone, away)
 
     async def arrived(self, thread_id: str, event: EventId, wait: float) -> None:
         """Once the stream has come as far as this, or after `wait` seconds. Raises BrokerAway."""

@@ -16,7 +16,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
-from infra.event_stream import FIELD, stream
+from infra.event_stream import AUDIENCE, FIELD, PUBLISHED_AT, stream
 
 from .events import Event, batch
 from .ids import EventId
@@ -75,10 +75,17 @@ class Streams:
             start = f"({found[-1][0].decode()}"
 
     async def at(self, thread_id: str, position: EventId) -> Event | None:
-        """The event of this id. Raises BrokerAway."""
-        async with self._asked() as broker:
-            found: Any = await broker.xrange(stream(thread_id), min=str(position), count=1)
-        events = [event for entry in found for event in _events(thread_id, entry)]
+        """The event of this id, where all that followed it has been published.
+
+        Raises BrokerAway.
+        """
+        async with self._asked() as broker, broker.pipeline(transaction=False) as pipe:
+            pipe.get(AUDIENCE)
+            pipe.xrange(stream(thread_id), min=str(position), count=1)
+            since, found = await pipe.execute()
+        events = [
+            event for entry in found if _heard(entry, since) for event in _events(thread_id, entry)
+        ]
         return next((event for event in events if event.id == position), None)
 
     async def newest(self, thread_id: str) -> Event | None:
@@ -122,6 +129,17 @@ class Streams:
                 self._away_until = time.monotonic() + PAUSE
                 raise BrokerAway from exc
             self._away_until = 0.0
+
+
+def _heard(entry: Any, since: bytes | None) -> bool:
+    """Whether there has been an audience from this entry on, which stands `since` then."""
+    published = entry[1].get(PUBLISHED_AT.encode(), b"0")
+    return (
+        since is not None
+        and published.isdigit()
+        and since.isdigit()
+        and int(published) >= int(since)
+    )
 
 
 def _events(thread_id: str, entry: Any) -> list[Event]:

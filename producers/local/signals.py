@@ -1,9 +1,11 @@
 """How a command that owns other processes is ended: in order, whichever signal asks."""
 
+import _thread
 import contextlib
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
@@ -26,6 +28,8 @@ def ending_on_signals() -> Iterator[None]:
             before[number] = signal.signal(number, _leave)
     try:
         yield
+        # By our handlers, which are about to go.
+        _dropped.give_now()
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -62,29 +66,55 @@ def insisting() -> Iterator[None]:
 
     What its handler raises inside of a finalizer or a callback of the garbage collector, Python
     reports to `sys.unraisablehook` and drops: the block would go on as if nobody had asked. The
-    signal is given again instead, a moment later, by SIGALRM.
+    signal is given again instead, a moment later, or where the block ends.
     """
-    before, alarm = sys.unraisablehook, signal.getsignal(signal.SIGALRM)
-    dropped = False
+    before, main = sys.unraisablehook, threading.main_thread().ident
 
     def hook(unraisable: Any) -> None:
-        nonlocal dropped
         number = _signal_of(unraisable.exc_value)
-        if number is None:
+        if number is None or main is None or threading.get_ident() != main:
             before(unraisable)
             return
-        dropped = True
-        signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(number))
-        signal.setitimer(signal.ITIMER_REAL, _MOMENT)
+        _dropped.number = number
+        # Not a Thread: who was interrupted may hold the locks of that module.
+        _thread.start_new_thread(_dropped.give_again, (main,))
 
     sys.unraisablehook = hook
     try:
         yield
+        _dropped.give_now()
     finally:
-        if dropped:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, alarm)
+        _dropped.forget()
         sys.unraisablehook = before
+
+
+class _Dropped:
+    """A signal whose exception Python has dropped, until it is given again."""
+
+    def __init__(self) -> None:
+        self.number: signal.Signals | None = None
+        self._lock = _thread.allocate_lock()
+
+    def give_again(self, thread: int) -> None:
+        """To that thread, in a moment. Called in one of its own."""
+        time.sleep(_MOMENT)
+        with self._lock:
+            number, self.number = self.number, None
+            if number is not None:
+                signal.pthread_kill(thread, number)
+
+    def give_now(self) -> None:
+        with self._lock:
+            number, self.number = self.number, None
+        if number is not None:
+            signal.raise_signal(number)
+
+    def forget(self) -> None:
+        with self._lock:
+            self.number = None
+
+
+_dropped = _Dropped()
 
 
 def _signal_of(raised: BaseException | None) -> signal.Signals | None:

@@ -52,7 +52,7 @@ def test_all_of_it(tmp_path: Path) -> None:
 def test_one_part_of_it(tmp_path: Path) -> None:
     """What was not measured is null."""
     found = numbers(tmp_path, "--only", "commits", "--readers")
-    assert found["commits"]["readers"] is True
+    assert found["readers"] is True
     assert found["commits_per_refund"] > 0 and found["wakeups_per_turn"] > 0
     assert [found[key] for key in ("ratio_to_plain_langgraph", "cpu_ratio", *TAKEOVER)] == [
         None
@@ -65,6 +65,13 @@ def test_unknown_part(tmp_path: Path) -> None:
     done = bench(tmp_path, "--only", "everything")
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.count("\n") == 1 and "--only" in done.stderr
+
+
+def test_readers_of_what_publishes_nothing(tmp_path: Path) -> None:
+    """Not ignored."""
+    done = bench(tmp_path, "--only", "takeover", "--readers")
+    assert done.returncode == 2 and done.stdout == ""
+    assert "takeover is not about throughput" in done.stderr
 
 
 LEAST_LIVE = ("--idle", "3", "--streams", "2", "--seconds", "5", "--kills", "2")

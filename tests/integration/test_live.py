@@ -1,5 +1,7 @@
 """Watching a thread: `Hub.watch` against what was written, on real servers."""
 
+import asyncio
+import time
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,6 +14,7 @@ from producers import UnknownThread
 from producers.live import EventId, Lagging
 from tests.events_by_hand import Reader, Writer, hub_of, run, soon
 from tests.harness import Broker, Database
+from tests.limited_users import limited
 
 THREAD = "chat:live"
 
@@ -40,37 +43,114 @@ def test_events_come_as_they_are_written(writer: Writer, settings: Settings) -> 
 def test_workers_are_told_that_somebody_reads(
     writer: Writer, settings: Settings, broker: Broker
 ) -> None:
-    """Before anything is read, for as long as streams may hold events, and again once the broker
-    has forgotten it."""
+    """Before anything is read, for as long as streams may hold events; nobody makes it shorter."""
 
     async def watch() -> None:
         broker.client.delete(AUDIENCE)
-        writer.create("idle")
-        async with hub_of(settings) as hub:
+        short = settings.model_copy(update={"events_age": 5.0})
+        async with hub_of(settings):
             left = broker.client.ttl(AUDIENCE)
             assert settings.events_age < left <= settings.events_age + 60
-            reader = Reader(hub, THREAD)
-            await soon(lambda: reader.snapshots)
-            broker.client.flushdb()
-            await soon(lambda: broker.client.exists(AUDIENCE))
-        assert broker.client.exists(AUDIENCE)
+            since = broker.client.get(AUDIENCE)
+            assert isinstance(since, bytes) and abs(int(since) / 1000 - time.time()) < 60
+            async with hub_of(short):
+                await asyncio.sleep(0)
+        assert broker.client.ttl(AUDIENCE) > settings.events_age
+        assert broker.client.get(AUDIENCE) == since
 
     run(watch())
+
+
+def test_a_broker_that_has_forgotten_its_readers(
+    writer: Writer, settings: Settings, broker: Broker
+) -> None:
+    """It is told again, and the turn that may not have been heard ends in a snapshot."""
+
+    async def watch() -> None:
+        writer.create("idle")
+        async with hub_of(settings) as hub:
+            reader = Reader(hub, THREAD)
+            await soon(lambda: reader.snapshots)
+            broker.client.delete(AUDIENCE)
+            writer.claim()
+            writer.publish(writer.token("lost"))
+            await soon(lambda: broker.client.exists(AUDIENCE))
+            writer.both(writer.ended())
+            await soon(lambda: [s.reason for s in reader.snapshots] == ["first", "gone"])
+
+    run(watch())
+
+
+def test_an_id_from_before_the_audience(writer: Writer, settings: Settings, broker: Broker) -> None:
+    """The stream has it, and not all that followed it: a snapshot."""
+
+    async def watch() -> None:
+        writer.create()
+        writer.claim()
+        writer.both(writer.message("one"))
+        seen = EventId(writer.epoch, 1)
+        for since, snapshots in ((0, 0), (1, 1)):
+            broker.client.set(AUDIENCE, since)
+            async with hub_of(settings) as hub:
+                reader = Reader(hub, THREAD, seen)
+                await soon(lambda: hub.watched)
+                writer.both(writer.made("step", node="say", ns="", keys=[]))
+                await soon(lambda r=reader, w=writer: r.last == EventId(w.epoch, w.n))
+                assert len(reader.snapshots) == snapshots
+
+    run(watch())
+
+
+def test_what_was_taken_back_and_not_heard(writer: Writer, settings: Settings) -> None:
+    """The broker lost it with the turn's end, which Postgres has: nothing void stays."""
+
+    async def watch() -> None:
+        writer.create()
+        async with hub_of(settings) as hub:
+            reader = Reader(hub, THREAD)
+            await soon(lambda: reader.snapshots)
+            writer.claim()
+            writer.publish(writer.message("void", "t1"))
+            await soon(lambda: reader.texts == {"t1": "void"})
+            writer.lose(writer.message("", "t1", removed="t1"))
+            writer.settle("done")
+            writer.keep(writer.ended())
+            await soon(lambda: reader.texts == {})
+            assert [s.reason for s in reader.snapshots] == ["first", "gone"]
+
+    run(watch())
+
+
+def test_a_broker_that_is_slow_to_write_is_heard_all_the_same(
+    writer: Writer, settings: Settings, broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is published meanwhile comes by the channel as ever."""
+
+    async def watch() -> None:
+        writer.create("idle")
+        async with hub_of(settings) as hub:
+            reader = Reader(hub, THREAD)
+            await soon(lambda: reader.snapshots)
+            broker.client.client_pause(60_000, all=False)
+            await asyncio.sleep(5)
+            broker.client.client_unpause()
+            writer.claim()
+            writer.both(writer.ended())
+            await soon(lambda: len(reader.ids) == 2)
+
+    try:
+        run(watch())
+    finally:
+        broker.client.client_unpause()
+    assert "events are not heard" not in caplog.text
 
 
 def test_a_broker_that_does_not_take_the_word_is_heard_all_the_same(
     writer: Writer, settings: Settings, broker: Broker, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A user of it who may not write: somebody else has to say it."""
-    number = database_of(broker.url)
-    broker.client.acl_setuser(
-        f"reader{number}", enabled=True, passwords=["+pw"], keys=["*"], channels=["*"],
-        commands=["+@all", "-set"], reset=True,
-    )  # fmt: skip
-    address = urlsplit(broker.url)
-    url = address._replace(netloc=f"reader{number}:pw@{address.hostname}:{address.port}").geturl()
 
-    async def watch() -> None:
+    async def watch(url: str) -> None:
         writer.create("idle")
         async with hub_of(settings.model_copy(update={"redis_url": url})) as hub:
             reader = Reader(hub, THREAD)
@@ -79,7 +159,8 @@ def test_a_broker_that_does_not_take_the_word_is_heard_all_the_same(
             writer.both(writer.ended())
             await soon(lambda: len(reader.ids) == 2)
 
-    run(watch())
+    with limited(broker, "-set") as url:
+        run(watch(url))
     assert caplog.text.count("does not take the key fleet:audience") == 1
 
 

@@ -99,7 +99,7 @@ def test_a_conversation(graph: str, slot: Slot, fleet: Fleet, settings: Settings
 def unheard(broker: Broker, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody reads, and workers have run for longer than they assume some to."""
     broker.client.delete(AUDIENCE)
-    monkeypatch.setattr(audience, "_AT_FIRST", 0)
+    monkeypatch.setattr(audience, "_ASSUMED_FOR", 0)
 
 
 def test_a_reader_who_comes_to_turns_that_nobody_heard(

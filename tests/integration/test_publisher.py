@@ -14,6 +14,7 @@ from infra.settings import get_settings
 from tests.harness import Broker, Database, eventually
 from tests.integration.mailbox import deaf_server
 from tests.integration.test_claim import accept
+from tests.limited_users import limited
 from workers import audience
 from workers.feed import Feed
 from workers.publisher import Publisher
@@ -70,29 +71,68 @@ def test_who_listens_gets_the_same_batch(publisher: Publisher, broker: Broker) -
     assert orjson.loads(message["data"]) == entries(broker)[0][1]
 
 
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Seconds, by which the audience goes."""
+    found = [0.0]
+    monkeypatch.setattr(audience, "time", SimpleNamespace(monotonic=lambda: found[0]))
+    return found
+
+
 def test_nothing_is_published_while_nobody_reads(
-    publisher: Publisher, broker: Broker, monkeypatch: pytest.MonkeyPatch
+    now: list[float], publisher: Publisher, broker: Broker
 ) -> None:
     """After the first moments; the first batch after somebody came names what was let go."""
     broker.client.delete(AUDIENCE)
     told = feed()
-    publisher.tell(told, event(5, 0))
-    assert publisher.flush(5) and kept_ids(broker) == ["5-0"]
-    now = [time.monotonic() + 60]
-    monkeypatch.setattr(audience, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    publisher.tell(told, event(5, 1))
-    publisher.tell(told, event(5, 2), at_once=True)
-    assert publisher.flush(5) and kept_ids(broker) == ["5-0"]
-    broker.client.set(AUDIENCE, b"")
-    publisher.tell(told, event(5, 3))
-    assert publisher.flush(5)
-    assert kept_ids(broker) == ["5-0", "5-3"] and entries(broker)[1][1][0]["after"] == "5-2"
+
+    def tell(n: int, at_once: bool = False) -> bool:
+        publisher.tell(told, event(5, n), at_once)
+        assert publisher.flush(5)
+        return kept_ids(broker)[-1:] == [f"5-{n}"]
+
+    assert tell(0)
+    now[0] += 60
+    assert not tell(1) and not tell(2, at_once=True)
+    broker.client.set(AUDIENCE, 0)
+    assert tell(3) and entries(broker)[1][1][0]["after"] == "5-2"
     broker.client.delete(AUDIENCE)
-    publisher.tell(told, event(5, 4))
-    assert publisher.flush(5) and kept_ids(broker)[-1] == "5-4", "so soon it is not asked again"
+    assert tell(4), "so soon it is not asked again"
     now[0] += 30
-    publisher.tell(told, event(5, 5))
-    assert publisher.flush(5) and kept_ids(broker)[-1] == "5-4"
+    assert tell(5), "a broker may have forgotten it"
+    now[0] += 5
+    assert tell(6)
+    now[0] += 5
+    assert not tell(7)
+
+
+def test_who_may_not_look_for_readers_publishes(
+    now: list[float], settings_env: None, broker: Broker
+) -> None:
+    """A user of the broker without the right to EXISTS."""
+    with limited(broker, "-exists") as url:
+        publisher = Publisher(get_settings().model_copy(update={"redis_url": url}))
+        now[0] += 60
+        publisher.tell(feed(), event(5, 0))
+        assert publisher.flush(5) and kept_ids(broker) == ["5-0"]
+
+
+def test_batches_while_nobody_reads(
+    now: list[float], publisher: Publisher, broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few of them, however many threads there are; flushing does not wait for the next."""
+    broker.client.delete(AUDIENCE)
+    now[0] += 60
+    broker.client.config_resetstat()
+    begun = time.monotonic()
+    while time.monotonic() < begun + 1:
+        publisher.tell(feed(), event(5, 0), at_once=True)
+        time.sleep(0.005)
+    asked: Any = broker.client.info("commandstats")
+    assert 1 <= asked["cmdstat_exists"]["calls"] <= 6
+    begun = time.monotonic()
+    publisher.tell(feed(), event(5, 0))
+    assert publisher.flush(5) and time.monotonic() - begun < 0.2
 
 
 def test_deltas_of_one_text_are_joined(publisher: Publisher, broker: Broker) -> None:

@@ -11,7 +11,11 @@ import pytest
 
 from producers.local.signals import ending_on_signals, insisting
 
-ENDING = [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)]
+ENDING = [
+    (signal.SIGINT, KeyboardInterrupt),
+    (signal.SIGTERM, SystemExit),
+    (signal.SIGHUP, SystemExit),
+]
 
 
 class _Finalized:
@@ -57,18 +61,44 @@ def test_a_signal_that_python_drops_is_given_again(
     assert capfd.readouterr() == ("", "")
 
 
+@pytest.mark.parametrize(("number", "raised"), ENDING)
+def test_one_that_is_dropped_just_before_the_end(
+    number: signal.Signals, raised: type[BaseException]
+) -> None:
+    """It ends the block as asked, and nothing comes afterwards."""
+    with pytest.raises(raised) as stopped, insisting(), ending_on_signals():
+        _in_a_finalizer(lambda: os.kill(os.getpid(), number))
+    if raised is SystemExit:
+        assert stopped.value.code == 128 + number
+    threading.Event().wait(0.1)
+
+
+def test_what_another_thread_drops_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reported, and no signal of ours."""
+    reported: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda dropped: reported.append(dropped.exc_type))
+
+    def interrupted() -> None:
+        raise KeyboardInterrupt
+
+    with insisting():
+        other = threading.Thread(target=lambda: _in_a_finalizer(interrupted))
+        other.start()
+        other.join(10)
+        threading.Event().wait(0.1)
+    assert reported == [KeyboardInterrupt]
+
+
 def test_other_exceptions_that_python_drops_are_reported_as_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And no alarm of anybody's is touched."""
+    """As finalizers fail."""
     reported: list[BaseException] = []
     monkeypatch.setattr(sys, "unraisablehook", lambda dropped: reported.append(dropped.exc_value))
-    alarm = signal.getsignal(signal.SIGALRM)
 
     def fails() -> None:
         raise ValueError("of a finalizer")
 
     with insisting():
         _in_a_finalizer(fails)
-        assert signal.getsignal(signal.SIGALRM) is alarm
     assert [str(error) for error in reported] == ["of a finalizer"]
