@@ -233,6 +233,18 @@ async def hub_of(settings: Settings, look_every: float = 0.2) -> AsyncIterator[H
         await hub.aclose()
 
 
+@asynccontextmanager
+async def reader_of(
+    writer: Writer, settings: Settings, status: str = "running"
+) -> AsyncIterator[Reader]:
+    """Who watches the writer's thread, new and of this status, and has its first snapshot."""
+    writer.create(status)
+    async with hub_of(settings) as hub:
+        reader = Reader(hub, writer.thread_id)
+        await soon(lambda: reader.snapshots)
+        yield reader
+
+
 async def soon(fn: Callable[[], Any], timeout: float = 10.0) -> Any:
     """The first truthy result of `fn`, without holding up the loop."""
     deadline = time.monotonic() + timeout

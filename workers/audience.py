@@ -1,4 +1,4 @@
-"""Whether anybody may read what is published: else nobody pays for it.
+"""Whether anybody may read what is published: else it is let go.
 
 Readers keep a key in the broker (producers/live/attendance.py), which outlives them by the age
 that events reach.

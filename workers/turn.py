@@ -266,13 +266,11 @@ class Turn:
         return graph.graph.get_state(self.setup.driven_by(self.saver))
 
     def _interrupts(self) -> list[Interrupt]:
-        root = self.saver.root
-        return root.interrupts(self.slot.serde) if root else []
+        return root.interrupts(self.slot.serde) if (root := self.saver.root) else []
 
     def _unfinished(self, state: StateSnapshot) -> list[PregelTask]:
         """Tasks without an output write; a task's result alone can be None when it is done."""
-        root = self.saver.root
-        finished = root.finished_tasks() if root else set()
+        finished = root.finished_tasks() if (root := self.saver.root) else set()
         return [t for t in state.tasks if t.id not in finished]
 
     def _missing_nodes(self, graph: RegisteredGraph) -> list[str]:

@@ -132,7 +132,7 @@ class Streams:
 
 
 def _heard(entry: Any, since: bytes | None) -> bool:
-    """Whether there has been an audience from this entry on, which stands `since` then."""
+    """Whether the audience, there `since` then, was there when the entry was published."""
     published = entry[1].get(PUBLISHED_AT.encode(), b"0")
     return (
         since is not None

@@ -12,7 +12,7 @@ from infra.event_stream import AUDIENCE, database_of, stream
 from infra.settings import Settings
 from producers import UnknownThread
 from producers.live import EventId, Lagging
-from tests.events_by_hand import Reader, Writer, hub_of, run, soon
+from tests.events_by_hand import Reader, Writer, hub_of, reader_of, run, soon
 from tests.harness import Broker, Database
 from tests.limited_users import limited
 
@@ -67,10 +67,7 @@ def test_a_broker_that_has_forgotten_its_readers(
     """It is told again, and the turn that may not have been heard ends in a snapshot."""
 
     async def watch() -> None:
-        writer.create("idle")
-        async with hub_of(settings) as hub:
-            reader = Reader(hub, THREAD)
-            await soon(lambda: reader.snapshots)
+        async with reader_of(writer, settings, "idle") as reader:
             broker.client.delete(AUDIENCE)
             writer.claim()
             writer.publish(writer.token("lost"))
@@ -105,10 +102,7 @@ def test_what_was_taken_back_and_not_heard(writer: Writer, settings: Settings) -
     """The broker lost it with the turn's end, which Postgres has: nothing void stays."""
 
     async def watch() -> None:
-        writer.create()
-        async with hub_of(settings) as hub:
-            reader = Reader(hub, THREAD)
-            await soon(lambda: reader.snapshots)
+        async with reader_of(writer, settings) as reader:
             writer.claim()
             writer.publish(writer.message("void", "t1"))
             await soon(lambda: reader.texts == {"t1": "void"})
@@ -127,10 +121,7 @@ def test_a_broker_that_is_slow_to_write_is_heard_all_the_same(
     """What is published meanwhile comes by the channel as ever."""
 
     async def watch() -> None:
-        writer.create("idle")
-        async with hub_of(settings) as hub:
-            reader = Reader(hub, THREAD)
-            await soon(lambda: reader.snapshots)
+        async with reader_of(writer, settings, "idle") as reader:
             broker.client.client_pause(60_000, all=False)
             await asyncio.sleep(5)
             broker.client.client_unpause()

@@ -12,7 +12,7 @@ from infra.settings import Settings
 from producers.chaos.proxy import Proxy
 from producers.live import Event, EventId, Snapshot
 from tests.acceptance.servers import Servers
-from tests.events_by_hand import Reader, Writer, hub_of, run, soon
+from tests.events_by_hand import Reader, Writer, hub_of, reader_of, run, soon
 from tests.harness import Broker, Database
 
 THREAD = "chat:faults"
@@ -61,10 +61,7 @@ def test_an_attempt_of_which_all_is_durable_is_not_taken_back(
     """A turn that was handed over between two steps goes on under the reader's eyes."""
 
     async def watch() -> None:
-        writer.create()
-        async with hub_of(settings) as hub:
-            reader = Reader(hub, THREAD)
-            await soon(lambda: reader.snapshots)
+        async with reader_of(writer, settings) as reader:
             writer.claim()
             writer.publish(writer.token("Hel"))
             writer.both(writer.message("Hello"))
